@@ -1,0 +1,50 @@
+# Every target sets up .venv by itself; it is quick when that is done. PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+WORKDIR ?= runs/demo
+
+.PHONY: demo test test-all lint format bench clean
+
+demo: $(VENV)/.ready
+	$(BIN)/python launch.py --config configs/figures/quadratic.py --workdir $(WORKDIR)
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-all: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+# PYTHONDONTWRITEBYTECODE makes every start read and compile all of JAX's sources, so bytecode is made here.
+define install
+	$(BIN)/python -m pip install --quiet --editable '.$(1)'
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q $(VENV)/lib >/dev/null || true
+	touch $@
+endef
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python {v[0]}.{v[1]} is too old: 3.11 or newer is needed (make PYTHON=…)")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
+	$(call install,)
+
+$(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
+	$(call install,[dev])
+
+$(VENV)/.ready-bench: pyproject.toml | $(VENV)/bin/python
+	$(call install,[dev,bench])

@@ -1,0 +1,30 @@
+"""The two figures of the paper's appendix: distance to the minimum, and variance among the workers' directions.
+
+python launch.py --config configs/figures/quadratic.py --workdir /tmp/quadratic_figures
+"""
+
+import itertools
+
+from configs import quadratic
+
+ALGORITHMS = (
+  ('S-SGD', 's_sgd', None),
+  ('Local SGD', 'local_sgd', None),
+  ('EASGD', 'easgd', None),
+  ('VRL-SGD', 'vrl_sgd', None),
+  ('VRL-SGD-W', 'vrl_sgd', 1),
+)
+
+
+def get_config():
+  config = quadratic.get_config()
+  config.title = 'Two quadratics: distance to the minimum and variance among workers'
+  config.sweep = tuple(
+    {'name': f'b={b:g}, k={k}, {name}', 'b': b, 'period': k, 'algorithm': algorithm, 'first_period': first}
+    for b, k, (name, algorithm, first) in itertools.product((1.0, 10.0, 100.0), (2, 5, 10, 20), ALGORITHMS)
+  )
+  config.figure = tuple(
+    {'name': y, 'y': y, 'x': 'step', 'panels': ('b', 'period'), 'log_y': True}
+    for y in ('distance_to_optimum', 'variance_among_workers')
+  )
+  return config

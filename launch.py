@@ -1,0 +1,11 @@
+"""Trains what a config describes: python launch.py --config configs/quadratic.py [--workdir DIR] [--config.field=value …].
+
+Without --workdir a dated folder under runs/ is used. The same command with the same --workdir goes on where it stopped.
+"""
+
+import sys
+
+from vrl_jax.launching import main
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv))

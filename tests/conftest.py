@@ -1,0 +1,10 @@
+"""Strict numerics and eight virtual devices for every test."""
+
+from vrl_jax import devices
+
+devices.prepare(8)
+
+import jax  # noqa: E402
+
+jax.config.update('jax_numpy_dtype_promotion', 'strict')
+jax.config.update('jax_numpy_rank_promotion', 'raise')

@@ -1,0 +1,30 @@
+"""Every test of the sources has a cache and a TFDS folder of its own, and no network."""
+
+import os
+import pathlib
+import socket
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_folders(monkeypatch, tmp_path):
+  monkeypatch.setenv('VRL_JAX_CACHE', str(tmp_path / 'cache'))
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path / 'tfds'))
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+  def refuse(self, address):
+    raise OSError(f'blocked by the test: {address}')
+
+  monkeypatch.setattr(socket.socket, 'connect', refuse)
+  monkeypatch.setattr(socket.socket, 'connect_ex', refuse)
+
+
+@pytest.fixture(scope='session')
+def real_data() -> pathlib.Path:
+  folder = os.environ.get('VRL_JAX_DATA')
+  if not folder:
+    pytest.skip('real data: set VRL_JAX_DATA to a folder with mnist/, dbpedia_csv/, glove/ and tiny_imagenet/')
+  return pathlib.Path(folder)

@@ -1,0 +1,96 @@
+import os
+
+import numpy as np
+import pytest
+
+from vrl_jax.data.cache import cache_dir, cached
+
+
+class Source:
+  """A file, and a `build` that counts its calls."""
+
+  def __init__(self, path):
+    self.path = path
+    self.calls = 0
+    path.write_bytes(b'first')
+
+  def build(self):
+    self.calls += 1
+    return {'a': np.arange(self.calls), 'text': np.array('é')}
+
+  def load(self, **settings):
+    return cached('sample', self.build, sources=[self.path], settings=settings)
+
+
+@pytest.fixture
+def source(tmp_path):
+  return Source(tmp_path / 'source')
+
+
+def entries():
+  return sorted(cache_dir().iterdir())
+
+
+def test_builds_once(source):
+  first, again = source.load(), source.load()
+  assert source.calls == 1
+  assert again.keys() == first.keys() == {'a', 'text'}
+  np.testing.assert_array_equal(again['a'], first['a'])
+  assert again['text'] == 'é'
+
+
+def test_a_changed_source_takes_the_old_entrys_place(source):
+  source.load()
+  source.path.write_bytes(b'second one')
+  assert source.load()['a'].size == 2
+  os.utime(source.path, ns=(1, 1))  # the same size, another time
+  assert source.load()['a'].size == 3
+  assert len(entries()) == 1
+
+
+def test_settings_have_entries_of_their_own(source):
+  assert [source.load(k=1)['a'].size, source.load(k=2)['a'].size, source.load(k=1)['a'].size] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+  'damage', [lambda data: b'', lambda data: data[:-30], lambda data: data.replace(b'\xe9', b'\xe8')]
+)
+def test_a_damaged_entry_is_built_again(source, damage):
+  source.load()
+  (entry,) = entries()
+  entry.write_bytes(damage(entry.read_bytes()))
+  assert source.load()['a'].size == 2
+  assert source.load()['a'].size == 2  # from the new entry
+  assert entries() == [entry]
+
+
+def test_a_pickled_entry_is_not_loaded(source):
+  source.load()
+  (entry,) = entries()
+  np.savez(entry, a=np.array([object()], dtype=object))
+  assert source.load()['a'].size == 2
+
+
+def test_an_unwritable_folder_is_not_an_error(source, monkeypatch, tmp_path):
+  (tmp_path / 'file').touch()
+  monkeypatch.setenv('VRL_JAX_CACHE', str(tmp_path / 'file' / 'cache'))
+  assert [source.load()['a'].size, source.load()['a'].size] == [1, 2]
+
+
+def test_leaves_no_temporary_file_when_writing_fails(source, monkeypatch):
+  def fail(*args, **kwargs):
+    raise OSError('disk full')
+
+  monkeypatch.setattr(np, 'savez', fail)
+  source.load()
+  assert entries() == []
+
+
+def test_the_folder_follows_the_environment(monkeypatch, tmp_path):
+  assert cache_dir() == tmp_path / 'cache'
+  monkeypatch.delenv('VRL_JAX_CACHE')
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'xdg'))
+  assert cache_dir() == tmp_path / 'xdg' / 'vrl_jax'
+  monkeypatch.delenv('XDG_CACHE_HOME')
+  monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+  assert cache_dir() == tmp_path / 'home' / '.cache' / 'vrl_jax'

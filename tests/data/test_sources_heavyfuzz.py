@@ -1,0 +1,130 @@
+"""Whatever the bytes, a reader gives a right result or a DataError: nothing else."""
+
+import gzip
+import io
+import math
+import pathlib
+import tempfile
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import samples
+
+from vrl_jax.data.dbpedia_csv import read_rows
+from vrl_jax.data.glove import read_text
+from vrl_jax.data.idx import read_idx
+from vrl_jax.data.npz import read_npz
+from vrl_jax.errors import DataError
+
+
+def _npz(save) -> bytes:
+  file = io.BytesIO()
+  save(file, x=samples.features(2)['x_train'][:, :40], y=np.arange(2), name=np.array('é'))
+  return file.getvalue()
+
+
+def _sound_idx(array):
+  return array.dtype == np.uint8 and array.ndim == 3 and array.shape[1:] == (28, 28) and len(array) > 0
+
+
+def _sound_rows(rows):
+  return len(rows) > 0 and all(row.label in range(14) and isinstance(row.title + row.text, str) for row in rows)
+
+
+def _sound_glove(glove):
+  return (
+    len(set(glove.words)) == len(glove.words) == len(glove.vectors)
+    and glove.vectors.shape[1:] == (50,)
+    and all(map(math.isfinite, glove.vectors.flat))
+  )
+
+
+# A reader, whether its result is sound, and a good file. In the packed ones a checksum covers everything that matters.
+READERS = {
+  'idx': (lambda path: read_idx(path, (None, 28, 28)), _sound_idx, samples.idx(samples.mnist_arrays(2)[0])),
+  'csv': (lambda path: list(read_rows(path)), _sound_rows, samples.csv_bytes(samples.dbpedia_rows(8))),
+  'glove': (read_text, _sound_glove, samples.glove_bytes()),
+}
+PACKED = {name: (read, gzip.compress(data, mtime=0)) for name, (read, _, data) in READERS.items()}
+PACKED |= {'npz': (read_npz, _npz(np.savez)), 'npz_compressed': (read_npz, _npz(np.savez_compressed))}
+
+
+def run(read, data):
+  """What the reader makes of the data; None for a DataError of one line."""
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / 'file'
+    path.write_bytes(data)
+    try:
+      return read(path)
+    except DataError as error:
+      assert str(path) in str(error) and '\n' not in str(error)
+      return None
+
+
+def equal(a, b) -> bool:
+  if isinstance(a, np.ndarray):
+    return a.dtype == b.dtype and np.array_equal(a, b)
+  if isinstance(a, dict):
+    return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+  if isinstance(a, tuple | list):
+    return len(a) == len(b) and all(map(equal, a, b))
+  return a == b
+
+
+@st.composite
+def damaged(draw, data: bytes) -> bytes:
+  """`data` cut off, with some bytes changed, or with something put in."""
+  place = st.one_of(st.integers(0, min(60, len(data) - 1)), st.integers(0, len(data) - 1))
+  match draw(st.sampled_from(['cut', 'flip', 'insert'])):
+    case 'cut':
+      return data[: draw(place)]
+    case 'flip':
+      changed = bytearray(data)
+      for at in draw(st.lists(place, min_size=1, max_size=3)):
+        changed[at] ^= draw(st.integers(1, 255))
+      return bytes(changed)
+    case _:
+      at = draw(place)
+      return data[:at] + draw(st.binary(min_size=1, max_size=6)) + data[at:]
+
+
+fuzz = hypothesis.settings(max_examples=8000, deadline=None)
+
+
+@pytest.mark.parametrize('name', [*READERS, 'npz'])
+@fuzz
+@hypothesis.given(data=st.data())
+def test_random_bytes(name, data):
+  read, good = (READERS | {'npz': (read_npz, None)})[name][0], READERS[name][2] if name in READERS else _npz(np.savez)
+  start = good[: data.draw(st.sampled_from([0, 2, 4, 16, 30]))]
+  result = run(read, start + data.draw(st.binary(max_size=80)))
+  assert result is None or name not in READERS or READERS[name][1](result)
+
+
+@pytest.mark.parametrize('name', READERS)
+@fuzz
+@hypothesis.given(data=st.data())
+def test_damaged_plain_files(name, data):
+  read, is_sound, good = READERS[name]
+  result = run(read, data.draw(damaged(good)))
+  assert result is None or is_sound(result)
+
+
+@pytest.mark.parametrize('name', PACKED)
+@fuzz
+@hypothesis.given(data=st.data())
+def test_damaged_packed_files_give_the_right_result_or_none(name, data):
+  read, good = PACKED[name]
+  result = run(read, data.draw(damaged(good)))
+  assert result is None or equal(result, run(read, good))
+
+
+@fuzz
+@hypothesis.given(
+  st.lists(st.tuples(st.integers(1, 14), st.text(max_size=20), st.text(max_size=40)), min_size=1, max_size=5)
+)
+def test_any_text_survives_the_csv(rows):
+  data = samples.csv_bytes(rows)
+  assert [(row.label + 1, row.title, row.text) for row in run(READERS['csv'][0], data)] == rows

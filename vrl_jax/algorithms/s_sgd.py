@@ -1,0 +1,44 @@
+"""Synchronous SGD: the mean gradient at every step."""
+
+import optax
+
+from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, cast_like, mean_over_workers, no_correction
+
+
+def s_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS) -> Algorithm:
+  r"""Synchronous SGD (S-SGD), the baseline that communicates at every step.
+
+  .. math::
+
+    x \leftarrow x - \gamma \frac{1}{N} \sum_i g_i(x)
+
+  All workers hold the same model all the time; `communicate` does nothing. `update` is a collective: it runs under the
+  workers' axis.
+
+  Args:
+    inner: any optax optimizer; it gets the mean gradient.
+    axis_name: the mapped axis (or axes) of the workers.
+
+  Returns:
+    The Algorithm. It sends the gradient once per step.
+
+  >>> import jax, jax.numpy as jnp, optax, vrl_jax
+  >>> algorithm = vrl_jax.s_sgd(optax.sgd(0.5), axis_name='w')
+  >>> params = jnp.zeros(2)  # two workers, a model of one number each
+  >>> state = jax.vmap(algorithm.init)(params)
+  >>> updates, state = jax.vmap(algorithm.update, axis_name='w')(jnp.array([1.0, 3.0]), state, params)
+  >>> (params + updates).tolist()
+  [-1.0, -1.0]
+  """
+  inner = optax.with_extra_args_support(inner)
+
+  def update(grads, state, params=None, **extra_args):
+    mean = cast_like(mean_over_workers(grads, axis_name), grads)
+    return inner.update(mean, state, params, **extra_args)
+
+  return Algorithm(
+    transform=optax.GradientTransformationExtraArgs(inner.init, update),
+    communicate=lambda params, state: (params, state),
+    consensus=lambda params, state: params,
+    correction=no_correction,
+  )

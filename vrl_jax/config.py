@@ -1,0 +1,105 @@
+"""The fields that every run has, and the checks on them.
+
+A config file builds on `default_config()` and adds its task's own fields.
+"""
+
+import inspect
+import math
+from typing import Any
+
+import ml_collections
+from ml_collections import config_dict
+
+from vrl_jax.algorithms import ALGORITHMS
+from vrl_jax.errors import UserError
+
+_NOT_OPTIONS = ('inner', 'axis_name')
+
+
+def default_config() -> ml_collections.ConfigDict:
+  """The common fields with their defaults, and a field for every option of an algorithm (`alpha`, `buffers`, …)."""
+  config = ml_collections.ConfigDict()
+  config.task = 'quadratic'
+  config.algorithm = 'vrl_sgd'
+  config.period = config_dict.placeholder(object)  # an int, or 'auto'
+  config.first_period = config_dict.placeholder(int)  # None: as period; 1: VRL-SGD-W
+  config.workers = 8
+  config.devices = config_dict.placeholder(int)  # None: chosen
+  config.epochs = config_dict.placeholder(float)  # epochs or steps, one of them
+  config.steps = config_dict.placeholder(int)
+  config.batch_size = 32  # of each worker
+  config.learning_rate = 0.01
+  config.schedule = 'constant'
+  config.warmup_steps = 0
+  config.momentum = 0.0
+  config.nesterov = False
+  config.weight_decay = 0.0
+  config.clip_norm = config_dict.placeholder(float)  # of each worker's gradient, before everything else
+  config.seed = 0
+  config.eval_every = 1.0  # epochs
+  config.log_every_step = False  # for small models: it measures, and so communicates, at every step
+  config.partition = 'by_class'
+  config.dirichlet_alpha = 0.5
+  config.similarity_percent = 10.0
+  config.feed = 'auto'
+  config.checkpoint_every = 0  # rounds; 0: by time alone
+  config.checkpoint_minutes = 5.0  # 0: by rounds alone
+  config.x64 = False
+  for name, default in algorithm_options().items():
+    config[name] = config_dict.placeholder(float) if default is None else default
+  return config
+
+
+def algorithm_options(algorithm: str | None = None) -> dict[str, Any]:
+  """The options of one algorithm's factory, or of all of them, with their defaults."""
+  factories = ALGORITHMS.values() if algorithm is None else [ALGORITHMS[algorithm]]
+  return {
+    name: parameter.default
+    for factory in factories
+    for name, parameter in inspect.signature(factory).parameters.items()
+    if name not in _NOT_OPTIONS
+  }
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+  """Raises UserError, in one line with the value and the choices, for what no run can have."""
+  if config.algorithm not in ALGORITHMS:
+    raise UserError(f'algorithm={config.algorithm!r}, must be one of {", ".join(ALGORITHMS)}')
+  if config.period != 'auto':
+    _whole(config, 'period', 1, 'or "auto"')
+  for name, least in (('first_period', 1), ('devices', 1), ('steps', 1)):
+    if config[name] is not None:
+      _whole(config, name, least)
+  for name, least in (('workers', 1), ('batch_size', 1), ('seed', 0), ('warmup_steps', 0), ('checkpoint_every', 0)):
+    _whole(config, name, least)
+  for name in ('learning_rate', 'eval_every'):
+    _number(config, name, positive=True)
+  for name in ('weight_decay', 'momentum', 'checkpoint_minutes'):
+    _number(config, name)
+  if config.momentum >= 1:
+    raise UserError(f'momentum={config.momentum}, must be at least 0 and less than 1')
+  if config.nesterov and not config.momentum:
+    raise UserError('nesterov=True needs momentum > 0')
+  if (config.epochs is None) == (config.steps is None):
+    raise UserError(f'epochs={config.epochs}, steps={config.steps}: give one of the two')
+  for name in ('epochs', 'clip_norm'):
+    if config[name] is not None:
+      _number(config, name, positive=True)
+  own = algorithm_options(config.algorithm)
+  for name, default in algorithm_options().items():
+    if name not in own and config[name] != default:
+      takers = ', '.join(a for a in ALGORITHMS if name in algorithm_options(a))
+      raise UserError(f'{name}={config[name]!r} means nothing to algorithm={config.algorithm!r}, only to {takers}')
+
+
+def _whole(config, name, least, otherwise=''):
+  value = config[name]
+  if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    raise UserError(f'{name}={value!r}, must be a whole number of at least {least} {otherwise}'.rstrip())
+
+
+def _number(config, name, positive=False):
+  value = config[name]
+  valid = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+  if not valid or value < 0 or (positive and value == 0):
+    raise UserError(f'{name}={value!r}, must be a number {"greater than" if positive else "of at least"} 0')

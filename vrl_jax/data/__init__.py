@@ -1,0 +1,1 @@
+"""Data: sources (the user's files, TFDS, embedded), partition over workers, feeding."""

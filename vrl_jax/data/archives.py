@@ -1,0 +1,102 @@
+"""The original archives: what they are called, how to recognise them, and fetching them in bounded time."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import pathlib
+import time
+import urllib.request
+from typing import NamedTuple
+
+import tqdm
+
+from vrl_jax.errors import DataError
+
+_SILENCE = 20  # seconds without a byte after which a server counts as unreachable
+_CHUNK = 1 << 20
+
+
+class Archive(NamedTuple):
+  """A file on the network, with its size in bytes and SHA-256."""
+
+  url: str
+  size: int
+  sha256: str
+
+  @property
+  def name(self) -> str:
+    """The file name."""
+    return self.url.rsplit('/', 1)[1]
+
+
+def _mnist(name: str, size: int, sha256: str) -> Archive:
+  return Archive(f'https://storage.googleapis.com/cvdf-datasets/mnist/{name}', size, sha256)
+
+
+# Sizes and sums of TFDS' own url_checksums/mnist.txt; verified against the original files.
+MNIST = (
+  _mnist('train-images-idx3-ubyte.gz', 9912422, '440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609'),
+  _mnist('train-labels-idx1-ubyte.gz', 28881, '3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c'),
+  _mnist('t10k-images-idx3-ubyte.gz', 1648877, '8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6'),
+  _mnist('t10k-labels-idx1-ubyte.gz', 4542, 'f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6'),
+)
+# As published in Hugging Face's dataset_infos.json of dbpedia_14 and in FastAI.jl.
+DBPEDIA = Archive(
+  'https://s3.amazonaws.com/fast-ai-nlp/dbpedia_csv.tgz',
+  68341743,
+  '42db5221ddedddb673a4cabcc5f3a7d869714c878bcfe4ba94b29d14aa38e417',
+)
+# As several public projects that verify this file state them (its MD5: 90528d7ca1a48142e341f4ef8d21d0de).
+TINY_IMAGENET = Archive(
+  'http://cs231n.stanford.edu/tiny-imagenet-200.zip',
+  248100043,
+  '6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821',
+)
+
+
+def fetch(archive: Archive, folder: str | os.PathLike, *, timeout: float = 1800) -> pathlib.Path:
+  """Downloads an archive into `folder`, unless it is there.
+
+  Gives up after 20 s of silence or `timeout` seconds in all (TFDS itself would retry for minutes without a network).
+
+  Args:
+    archive: what to download.
+    folder: where to put it; is made.
+    timeout: seconds.
+
+  Returns:
+    The file, its size and checksum verified if it was downloaded now.
+
+  Raises:
+    DataError: it could not be downloaded, or is not the file that it should be; says how to get it by hand.
+  """
+  path = pathlib.Path(folder) / archive.name
+  if path.is_file():
+    return path
+  part = path.with_name(f'{path.name}.{os.getpid()}.part')
+  end = time.monotonic() + timeout
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with (
+      urllib.request.urlopen(archive.url, timeout=min(_SILENCE, timeout)) as response,
+      open(part, 'wb') as file,
+      tqdm.tqdm(desc=archive.name, total=archive.size, unit='B', unit_scale=True) as bar,
+    ):
+      while chunk := response.read1(_CHUNK):
+        if time.monotonic() > end:
+          raise TimeoutError(f'not finished after {timeout:g} s')
+        digest.update(chunk)
+        bar.update(file.write(chunk))
+    if (part.stat().st_size, digest.hexdigest()) != (archive.size, archive.sha256):
+      raise ValueError(f'got {part.stat().st_size} bytes of SHA-256 {digest.hexdigest()}, not {archive.sha256}')
+    os.replace(part, path)
+    return path
+  except (OSError, http.client.HTTPException, ValueError) as error:
+    raise DataError(
+      f'{archive.url} could not be downloaded ({error}): get it on a machine with a network and put it at {path}'
+    ) from error
+  finally:
+    with contextlib.suppress(OSError):
+      part.unlink()

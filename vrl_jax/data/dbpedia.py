@@ -1,0 +1,116 @@
+"""DBPedia-14 as rows of GloVe word numbers, for TextCNN."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from vrl_jax.data import files, prepared
+from vrl_jax.data.archives import DBPEDIA
+from vrl_jax.data.cache import cached
+from vrl_jax.data.dbpedia_csv import CLASS_NAMES, FOLDER, Row, read_rows
+from vrl_jax.data.glove import find_glove, read_glove
+from vrl_jax.data.splits import Splits
+from vrl_jax.data.tokens import tokenise
+
+_TFDS_NAME = 'dbpedia14'
+
+
+class Texts(NamedTuple):
+  """The rows of both splits, from the beginning at each call, and the files that they come from."""
+
+  train: Callable[[], Iterator[Row]]
+  test: Callable[[], Iterator[Row]]
+  sources: list[pathlib.Path]
+
+
+def open_dbpedia(data_dir: str | os.PathLike | None = None) -> Texts:
+  """Finds DBPedia-14; reads nothing yet.
+
+  Looks for `train.csv` and `test.csv` (gzip or not) in `data_dir/dbpedia_csv` or `data_dir`, then for our TFDS data set
+  `dbpedia14` as prepared in `data_dir` or TFDS' own folder (its order of examples is another one).
+
+  Raises:
+    DataError: it is not there.
+  """
+  if found := files.find_together(data_dir, FOLDER, ['train.csv', 'test.csv']):
+    return Texts(lambda: read_rows(found[0]), lambda: read_rows(found[1]), found)
+  if folder := prepared.find_prepared(_TFDS_NAME, data_dir):
+    return Texts(
+      lambda: _prepared_rows(folder, 'train'), lambda: _prepared_rows(folder, 'test'), prepared.source_files(folder)
+    )
+  place = files.as_folder(data_dir)
+  raise files.NotFound(
+    'DBPedia-14 was not found: looked for train.csv[.gz] and test.csv[.gz] in '
+    f'{f"{place / FOLDER} and {place}" if place else "no data_dir (none was given)"}, and for the TFDS data set '
+    f'{_TFDS_NAME} in {prepared.tfds_dir()}; run: python -m vrl_jax.tools.prepare_data dbpedia, or unpack {DBPEDIA.url} '
+    f'into {place or "<data_dir>"}'
+  )
+
+
+def load_dbpedia(
+  data_dir: str | os.PathLike | None = None, *, lowercase: bool, length: int = 50
+) -> tuple[Splits, np.ndarray]:
+  """Loads DBPedia-14 as word numbers and the table of word vectors that they point into.
+
+  An example is its title and text, split at white space; of the words that GloVe knows, the first `length` stay, and
+  zeros fill up. The table holds only the words that occur (in either split), in GloVe's order, so that it is small
+  enough for any device. The result is cached.
+
+  Args:
+    data_dir: the root of the user's data sets, with `dbpedia_csv/` and `glove/` (see `open_dbpedia`, `find_glove`).
+    lowercase: lower-case the texts first. GloVe's words are all lower-case: without it, capitalised words are lost.
+    length: the number of words to keep.
+
+  Returns:
+    Splits with 'tokens' (int32 [n, length]) and 'label' (int32 [n]), and the table, float32 [words + 1, 50]; its row 0
+    is zero.
+
+  Raises:
+    DataError: DBPedia-14 or GloVe is not there, or a file is damaged.
+  """
+  if length < 1:
+    raise ValueError(f'length must be at least 1, got {length}')
+  texts = open_dbpedia(data_dir)
+  glove_files = find_glove(data_dir)
+  arrays = cached(
+    'dbpedia',
+    lambda: _build(texts, glove_files, lowercase, length),
+    sources=[*texts.sources, *glove_files],
+    settings={'lowercase': bool(lowercase), 'length': int(length)},
+  )
+  train, test = ({name: arrays[f'{split}_{name}'] for name in ('tokens', 'label')} for split in ('train', 'test'))
+  return Splits(train, test, CLASS_NAMES), arrays['embedding']
+
+
+def _build(texts: Texts, glove_files: list[pathlib.Path], lowercase: bool, length: int) -> dict[str, np.ndarray]:
+  glove = read_glove(glove_files)
+  ids = {word: row for row, word in enumerate(glove.words, 1)}
+  arrays = {}
+  for split, rows in (('train', texts.train), ('test', texts.test)):
+    labels = []
+    arrays[f'{split}_tokens'] = tokenise(_joined(rows(), labels), ids, length=length, lowercase=lowercase)
+    arrays[f'{split}_label'] = np.array(labels, np.int32)
+  occurs = np.zeros(len(glove.words) + 1, bool)
+  for split in ('train', 'test'):
+    occurs[arrays[f'{split}_tokens']] = True
+  occurs[0] = True
+  renumbered = np.cumsum(occurs, dtype=np.int32) - 1
+  for split in ('train', 'test'):
+    arrays[f'{split}_tokens'] = renumbered[arrays[f'{split}_tokens']]
+  padding = np.zeros((1, glove.vectors.shape[1]), np.float32)
+  return {**arrays, 'embedding': np.concatenate([padding, glove.vectors[occurs[1:]]])}
+
+
+def _joined(rows: Iterable[Row], labels: list[int]) -> Iterator[str]:
+  """The texts to tokenise; fills `labels` on the way, so that the rows are read once."""
+  for row in rows:
+    labels.append(row.label)
+    yield f'{row.title} {row.text}'
+
+
+def _prepared_rows(folder: pathlib.Path, split: str) -> Iterator[Row]:
+  for label, title, text in prepared.read_prepared(folder, split, ['label', 'title', 'text']):
+    yield Row(int(label), title.decode(), text.decode())

@@ -1,0 +1,84 @@
+"""The CSV files of DBPedia-14, row by row: the original's 560,000 rows are never all in memory as text."""
+
+import csv
+import os
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+from vrl_jax.data import files
+from vrl_jax.errors import DataError
+
+FOLDER = 'dbpedia_csv'
+CLASS_NAMES = (
+  'Company',
+  'EducationalInstitution',
+  'Artist',
+  'Athlete',
+  'OfficeHolder',
+  'MeanOfTransportation',
+  'Building',
+  'NaturalPlace',
+  'Village',
+  'Animal',
+  'Plant',
+  'Album',
+  'Film',
+  'WrittenWork',
+)
+_LABELS = {str(number): number - 1 for number in range(1, len(CLASS_NAMES) + 1)}
+
+
+class Row(NamedTuple):
+  """An example: its label (0 to 13; the file counts from 1), title (may be empty) and text."""
+
+  label: int
+  title: str
+  text: str
+
+
+def read_rows(path: str | os.PathLike) -> Iterator[Row]:
+  """Reads `train.csv` or `test.csv`, packed with gzip or not; raises DataError as `parse_rows` does."""
+  with files.opened(path) as stream:
+    yield from parse_rows(stream, path)
+
+
+def parse_rows(stream: BinaryIO, path: str | os.PathLike) -> Iterator[Row]:
+  """Parses rows of class (1 to 14), title and text, quoted with doubled inner quotes.
+
+  Args:
+    stream: the bytes of the file.
+    path: its name, for messages.
+
+  Yields:
+    The rows in the file's order.
+
+  Raises:
+    DataError: a row has not three columns, a class is not in 1..14, the quotes or the encoding are wrong, or there is
+      no row; names the line.
+  """
+  lines = (files.decode(line, path, number) for number, line in enumerate(stream, 1))
+  reader = csv.reader(lines, strict=True)
+  number = 0
+  while True:
+    try:
+      columns = next(reader, None)
+    except csv.Error as error:
+      raise DataError(
+        f'{path}, line {reader.line_num}: not CSV ({error}): the file is damaged or cut off; download it again'
+      ) from error
+    if columns is None:
+      break
+    number += 1
+    if len(columns) != 3:
+      raise DataError(
+        f'{path}, line {reader.line_num}: {len(columns)} columns where class, title and text are expected: the file is '
+        'damaged or of another data set; download it again'
+      )
+    if columns[0] not in _LABELS:
+      raise DataError(
+        f'{path}, line {reader.line_num}: class {columns[0][:20]!r} is not in 1..{len(_LABELS)}: the file is damaged '
+        'or of another data set; download it again'
+      )
+    yield Row(_LABELS[columns[0]], columns[1], columns[2])
+  if number == 0:
+    raise DataError(f'{path}, line 1: the file has no rows: download it again')

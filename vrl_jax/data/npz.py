@@ -1,0 +1,61 @@
+"""Arrays from `.npz` files, never pickled, with every checksum verified."""
+
+import os
+import zipfile
+from collections.abc import Sequence
+
+import numpy as np
+
+from vrl_jax.errors import DataError
+
+
+def read_npz(path: str | os.PathLike, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+  """Reads arrays from an `.npz` file.
+
+  `np.load` stops at an array's last value and so may never reach the zip member's checksum: a flipped byte passes.
+  This reads each member to its end.
+
+  Args:
+    path: the file.
+    names: the arrays that must be there; None reads all.
+
+  Returns:
+    The arrays by name.
+
+  Raises:
+    DataError: the file or one of the arrays is missing, damaged, cut off or pickled.
+  """
+  try:
+    with zipfile.ZipFile(path) as archive:
+      members = {member.removesuffix('.npy'): member for member in archive.namelist()}
+      wanted = list(members) if names is None else list(names)
+      missing = [name for name in wanted if name not in members]
+      if missing:
+        raise DataError(
+          f'{path}: has no array named {", ".join(missing)} (it has {", ".join(members) or "none"}): it is another '
+          'file or was written by another version'
+        )
+      return {name: _read_member(archive, members[name], path) for name in wanted}
+  except DataError:
+    raise
+  except OSError as error:
+    raise DataError(
+      f'{path}: cannot be read ({error.strerror or error}): check the file and its permissions'
+    ) from error
+  except Exception as error:  # a damaged zip can raise nearly anything: struct, zlib, runtime, unicode, memory errors
+    raise DataError(f'{path}: not a readable npz file ({error}): it is damaged or cut off; get it again') from error
+
+
+def _read_member(archive: zipfile.ZipFile, member: str, path: str | os.PathLike) -> np.ndarray:
+  try:
+    with archive.open(member) as stream:
+      array = np.lib.format.read_array(stream, allow_pickle=False)
+      rest = stream.read()
+  except Exception as error:  # as above, and whatever a damaged array header makes of NumPy
+    raise DataError(
+      f'{path}, array {member.removesuffix(".npy")}: cannot be read ({" ".join(str(error).split())}): the file is '
+      'damaged, cut off or holds pickled objects; get it again'
+    ) from error
+  if rest:
+    raise DataError(f'{path}, array {member.removesuffix(".npy")}: {len(rest)} bytes too many: the file is damaged')
+  return array

@@ -1,0 +1,200 @@
+"""Which worker holds which examples.
+
+Every worker takes the same number of steps in every round (unequal numbers break VRL-SGD), so shards are of equal size
+in every partition; the fewest possible examples, n mod N, are left out for that and counted in `Partition.dropped`.
+`PARTITIONS[name](labels, workers, seed=..., **own settings)` makes one; the labels are integers [n].
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vrl_jax.errors import UserError
+
+_STREAM = 1  # this file's branch of the seed, so that no other user of the same seed draws the same numbers
+
+
+class Partition(NamedTuple):
+  """The division of `num_examples` examples among `workers`.
+
+  Attributes:
+    shards: int64 [workers, shard_size], row i the examples of worker i as indices into the data, none of them twice;
+      None if every worker reaches all data and is dealt `shard_size` examples anew each epoch.
+    workers, shard_size: N, and the number of examples that each worker has.
+    dropped: the examples left out so that the shards are equal (`shards` is None: others in each epoch).
+    num_examples: of the whole data: workers * shard_size + dropped.
+  """
+
+  shards: np.ndarray | None
+  workers: int
+  shard_size: int
+  dropped: int
+  num_examples: int
+
+
+def identical(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
+  """Every worker reaches all data: each epoch a new global shuffle is dealt to the workers (by the index stream)."""
+  labels, size = _checked(labels, workers, seed)
+  return Partition(None, workers, size, len(labels) - workers * size, len(labels))
+
+
+def by_class(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
+  """Sorted by label (stably) and cut into equal blocks: the paper's non-identical case.
+
+  Nothing in it is random; what is left out is the end of the highest class.
+
+  Example:
+
+    >>> import numpy as np
+    >>> by_class(np.array([1, 0, 1, 0, 2, 2, 2]), workers=3).shards
+    array([[1, 3],
+           [0, 2],
+           [4, 5]])
+  """
+  labels, size = _checked(labels, workers, seed)
+  order = np.argsort(labels, kind='stable')
+  return _fixed(order[: workers * size].reshape(workers, size), len(labels))
+
+
+def dirichlet(labels: np.ndarray, workers: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
+  """Worker i's class proportions are a draw from a Dirichlet distribution.
+
+  After Hsu et al. (2019, arXiv:1909.06335): each worker in turn draws its proportions and takes as many examples (by
+  rounding; they draw these too); where a class is used up, the others are renormalised: the last get what is left.
+  The concentration of class c is alpha * C * (its share of the data): alpha itself when the classes are equally large.
+
+  Args:
+    labels: integers [n].
+    workers: the number of workers.
+    alpha: the concentration, > 0; near 0 a worker has few classes, and a large one gives all workers the same mixture.
+    seed: of the draw.
+
+  Example:
+
+    >>> import numpy as np
+    >>> labels = np.arange(1000) % 10
+    >>> class_table(dirichlet(labels, workers=4, alpha=1e-4), labels, num_classes=10).max(axis=1)
+    array([100, 100, 100, 100])
+  """
+  labels, size = _checked(labels, workers, seed)
+  if not (math.isfinite(alpha) and alpha > 0):
+    raise UserError(f'partition dirichlet: alpha={alpha}, must be a finite number > 0')
+  rng = _generator(seed)
+  _, inverse, left = np.unique(labels, return_inverse=True, return_counts=True)
+  concentration = np.clip(alpha, 1e-30, 1e30) * len(left) * left / len(labels)
+  pools = [rng.permutation(np.flatnonzero(inverse == c)) for c in range(len(left))]
+  shards = []
+  for _ in range(workers):
+    counts = _counts(_log_gamma_draw(rng, concentration), left, size)
+    shards.append(np.concatenate([pool[n - k : n] for pool, n, k in zip(pools, left, counts)]))
+    left = left - counts
+  return _fixed(np.stack(shards), len(labels))
+
+
+def similarity(labels: np.ndarray, workers: int, *, percent: float = 10.0, seed: int = 0) -> Partition:
+  """SCAFFOLD's protocol: `percent` % of each shard is drawn uniformly from all data, the rest is sorted by label.
+
+  Args:
+    labels: integers [n], the class of each example.
+    workers: the number of workers.
+    percent: from 0 (the same as `by_class`) to 100 (a uniform shuffle, fixed for the whole run).
+    seed: of the shuffle.
+  """
+  labels, size = _checked(labels, workers, seed)
+  if not 0 <= percent <= 100:
+    raise UserError(f'partition similarity: percent={percent}, must be from 0 to 100')
+  shared = round(size * percent / 100)
+  shuffled = _generator(seed).permutation(len(labels))
+  rest = np.sort(shuffled[workers * shared :])  # in the data's order again, so that the stable sort is by_class's
+  rest = rest[np.argsort(labels[rest], kind='stable')]
+  uniform = shuffled[: workers * shared].reshape(workers, shared)
+  blocks = rest[: workers * (size - shared)].reshape(workers, size - shared)
+  return _fixed(np.concatenate([uniform, blocks], axis=1), len(labels))
+
+
+PARTITIONS: dict[str, Callable[..., Partition]] = {
+  'identical': identical,
+  'by_class': by_class,
+  'dirichlet': dirichlet,
+  'similarity': similarity,
+}
+
+
+def class_table(partition: Partition, labels: np.ndarray, num_classes: int) -> np.ndarray:
+  """Counts the examples of each class that each worker has, or for `identical` can reach: int64 [workers, classes]."""
+  labels = np.asarray(labels)
+  if partition.shards is None:
+    return np.tile(np.bincount(labels, minlength=num_classes), (partition.workers, 1))
+  return np.stack([np.bincount(labels[shard], minlength=num_classes) for shard in partition.shards])
+
+
+def format_class_table(table: np.ndarray, class_names: Sequence[str] | None = None) -> str:
+  """Lays a `class_table` out for the terminal: equal rows share a line, more than 16 classes are summed up.
+
+  Example:
+
+    >>> import numpy as np
+    >>> print(format_class_table(np.array([[5, 0], [1, 4], [1, 4]]), ['cat', 'dog']))
+    worker  all  cat  dog
+    0         5    5    .
+    1-2       5    1    4
+  """
+  names = [str(name) for name in (range(table.shape[1]) if class_names is None else class_names)]
+  few = table.shape[1] <= 16
+  lines = [['worker', 'all', *([name[:9] for name in names] if few else ['classes', 'largest', 'which'])]]
+  starts = [i for i in range(len(table)) if i == 0 or (table[i] != table[i - 1]).any()]
+  for first, end in zip(starts, [*starts[1:], len(table)]):
+    row, total = table[first], table[first].sum()
+    cells = [str(count or '.') for count in row]
+    if not few:
+      largest = f'{names[row.argmax()]} {100 * row.max() / max(total, 1):.0f} %'
+      cells = [str(np.count_nonzero(row)), largest, _ranges(np.flatnonzero(row))]
+    lines.append([f'{first}-{end - 1}' if end - first > 1 else str(first), str(total), *cells])
+  widths = [max(map(len, column)) for column in zip(*lines)]
+  rows = [zip(line, widths, ('<' if few else '<>>><').ljust(len(line), '>')) for line in lines]
+  return '\n'.join('  '.join(f'{cell:{align}{width}}' for cell, width, align in row).rstrip() for row in rows)
+
+
+def _ranges(numbers: np.ndarray, most: int = 6) -> str:
+  runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
+  texts = [f'{run[0]}-{run[-1]}' if len(run) > 1 else str(run[0]) for run in runs]
+  return ', '.join(texts[:most]) + (f', ... ({len(texts) - most} more)' if len(texts) > most else '')
+
+
+def _checked(labels: np.ndarray, workers: int, seed: int) -> tuple[np.ndarray, int]:
+  labels = np.asarray(labels)
+  if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+    raise UserError(f'labels are {labels.dtype} {list(labels.shape)}, must be integers [n]')
+  if not 1 <= workers <= len(labels):
+    raise UserError(f'workers={workers}, must be from 1 to the number of examples, {len(labels)}')
+  if seed < 0:
+    raise UserError(f'seed={seed}, must be >= 0')
+  return labels, len(labels) // workers
+
+
+def _fixed(shards: np.ndarray, num_examples: int) -> Partition:
+  return Partition(shards.astype(np.int64), *shards.shape, num_examples - shards.size, num_examples)
+
+
+def _generator(seed: int) -> np.random.Generator:
+  return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
+
+
+def _log_gamma_draw(rng: np.random.Generator, shape: np.ndarray) -> np.ndarray:
+  # The logarithms of unnormalised Dirichlet proportions: for small shapes the gamma draws themselves underflow to 0.
+  return np.log(rng.standard_gamma(shape + 1)) + np.log1p(-rng.random(shape.shape)) / shape
+
+
+def _counts(log_weights: np.ndarray, left: np.ndarray, size: int) -> np.ndarray:
+  """`size` examples in these proportions, as far as they go; each pass ends the deal or exhausts at least one class."""
+  counts = np.zeros_like(left)
+  while (missing := size - counts.sum()) > 0:
+    logits = np.where(counts < left, log_weights, -np.inf)
+    weights = np.exp(logits - logits.max())
+    exact = missing * weights / weights.sum()
+    taken = np.floor(exact).astype(left.dtype)
+    taken[np.argsort(taken - exact, kind='stable')[: missing - taken.sum()]] += 1  # the largest remainders
+    counts = np.minimum(counts + taken, left)
+  return counts

@@ -1,0 +1,75 @@
+"""Data sets that TensorFlow Datasets has prepared on this machine, read without TensorFlow and without a network."""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vrl_jax.data import files
+from vrl_jax.errors import DataError
+
+
+def tfds_dir() -> pathlib.Path:
+  """Where TFDS keeps its data: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`."""
+  return pathlib.Path(os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets').expanduser()
+
+
+def manual_dir() -> pathlib.Path:
+  """Where TFDS looks for archives that were downloaded by hand (and `prepare_data` puts those that it downloads)."""
+  return tfds_dir() / 'downloads' / 'manual'
+
+
+def find_prepared(name: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path | None:
+  """Finds the newest prepared version of a data set, with no import of TFDS.
+
+  Args:
+    name: TFDS' name of the data set.
+    data_dir: a folder to search before `tfds_dir()`.
+
+  Returns:
+    The folder `<place>/<name>/<version>`, or None.
+  """
+  for place in (files.as_folder(data_dir), tfds_dir()):
+    versions = [info.parent for info in place.glob(f'{name}/*/dataset_info.json')] if place else []
+    if versions := [path for path in versions if path.name.replace('.', '').isdecimal()]:
+      return max(versions, key=lambda path: [int(part) for part in path.name.split('.') if part])
+  return None
+
+
+def source_files(folder: pathlib.Path) -> list[pathlib.Path]:
+  """The files of a prepared data set, for the cache."""
+  return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def read_prepared(folder: pathlib.Path, split: str, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+  """Yields the examples of a split in TFDS' (shuffled, but fixed) order.
+
+  Args:
+    folder: what `find_prepared` returned.
+    split: the split's name.
+    names: the features to return of each example; text comes as bytes.
+
+  Raises:
+    DataError: the data set is in another file format than array_record, has no such split or feature, or is damaged.
+  """
+  again = f'remove {folder} and prepare it again with python -m vrl_jax.tools.prepare_data'
+  try:
+    file_format = json.loads((folder / 'dataset_info.json').read_text('utf-8')).get('fileFormat', 'tfrecord')
+    if file_format != 'array_record':
+      raise DataError(
+        f'{folder}: prepared as {file_format}, which only TensorFlow reads: set TFDS_DATA_DIR to a new folder and '
+        'prepare the data set again (as array_record) with python -m vrl_jax.tools.prepare_data'
+      )
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder_from_directory(folder)
+    if split not in builder.info.splits:
+      raise DataError(f'{folder}: has no split {split!r} (it has {", ".join(builder.info.splits)}): {again}')
+    for example in builder.as_data_source(split=split):
+      yield tuple(example[name] for name in names)
+  except DataError:
+    raise
+  except Exception as error:  # TFDS, protobuf and array_record each raise their own kinds for damaged files
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]  # they bring C++ stacks along
+    raise DataError(f'{folder}, split {split!r}: cannot be read ({reason}): {again}') from error

@@ -1,0 +1,41 @@
+"""What every source returns: two splits of plain NumPy arrays."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from vrl_jax.errors import DataError
+
+
+class Splits(NamedTuple):
+  """A data set in memory.
+
+  Attributes:
+    train: arrays by name, all with the same leading size; `'label'` (int32, 0 to the number of classes − 1) is one.
+    test: the same names for the test split.
+    class_names: the name of each label.
+  """
+
+  train: dict[str, np.ndarray]
+  test: dict[str, np.ndarray]
+  class_names: tuple[str, ...]
+
+
+def check_labels(labels: np.ndarray, num_classes: int, where: str) -> np.ndarray:
+  """Returns `labels` as int32.
+
+  Args:
+    labels: a vector of integers.
+    num_classes: labels must lie in 0 … `num_classes` − 1.
+    where: the file (and array) that they come from, for the message.
+
+  Raises:
+    DataError: a label is out of range; names the first such row.
+  """
+  bad = np.flatnonzero((labels < 0) | (labels >= num_classes))
+  if bad.size:
+    raise DataError(
+      f'{where}: label {labels[bad[0]]} at row {bad[0]} is not in 0..{num_classes - 1}: the file is damaged or of '
+      'another data set; download it again'
+    )
+  return labels.astype(np.int32)

@@ -1,0 +1,128 @@
+"""Which examples each worker takes at each step: a pure function of (seed, step), so a run resumes with the step alone.
+
+Every epoch each worker walks through a new permutation of what it has, in whole batches; the rest of less than a batch
+is left out for that epoch (other examples in the next), so every worker takes the same number of steps.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from vrl_jax.data.partition import Partition
+from vrl_jax.errors import UserError
+
+_STREAM = 2  # this file's branch of the seed; see partition.py
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IndexStream:
+  """The indices of every worker's batches; `index_stream` makes one.
+
+  Attributes:
+    partition: who holds what.
+    batch_size: the examples in one worker's batch.
+    seed: of the shuffles.
+  """
+
+  partition: Partition
+  batch_size: int
+  seed: int
+  _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False)
+
+  @property
+  def steps_per_epoch(self) -> int:
+    """The number of whole batches that each worker has in an epoch."""
+    return self.partition.shard_size // self.batch_size
+
+  def indices(self, step: int, count: int, workers: Sequence[int] | None = None) -> np.ndarray:
+    """The indices of the steps `step` ... `step + count - 1`, which may span epochs.
+
+    Args:
+      step: the first step, counted from 0 at the start of the run.
+      count: the number of steps.
+      workers: only these workers (a host asks for its own); None for all. The cost is theirs alone if shards are fixed.
+
+    Returns:
+      int32 [count, workers, batch_size]: places in the worker's own shard (0 ... shard_size - 1) if the partition has
+      fixed shards, places in the whole data if every worker reaches all of it.
+    """
+    if step < 0 or count < 0:
+      raise ValueError(f'step={step}, count={count}, must be >= 0')
+    workers = tuple(range(self.partition.workers) if workers is None else workers)
+    if not set(workers) <= set(range(self.partition.workers)):
+      raise ValueError(f'workers={workers}, must be among 0 ... {self.partition.workers - 1}')
+    out = np.empty((count, len(workers), self.batch_size), np.int32)
+    done = 0
+    while done < count:
+      epoch, start = divmod(step + done, self.steps_per_epoch)
+      taken = min(count - done, self.steps_per_epoch - start)
+      rows = self._epoch(epoch, workers)[:, start * self.batch_size : (start + taken) * self.batch_size]
+      rows = rows[list(workers)] if self.partition.shards is None else rows
+      out[done : done + taken] = rows.reshape(len(workers), taken, self.batch_size).swapaxes(0, 1)
+      done += taken
+    return out
+
+  def global_indices(self, step: int, count: int, workers: Sequence[int] | None = None) -> np.ndarray:
+    """As `indices`, but always places in the whole data: for batches that the host gathers."""
+    indices = self.indices(step, count, workers)
+    if self.partition.shards is None:
+      return indices
+    shards = self.partition.shards if workers is None else self.partition.shards[list(workers)]
+    return shards[np.arange(len(shards))[:, None], indices].astype(np.int32)
+
+  def _epoch(self, epoch: int, workers: tuple[int, ...]) -> np.ndarray:
+    """The shuffled examples of one epoch, a row for each of `workers` (all, if dealt); only the last is kept."""
+    dealt = self.partition.shards is None
+    key = (epoch, None if dealt else workers)
+    # One tuple under one name: a thread that reads while another writes sees the old pair or the new, never a mixture.
+    kept, rows = self._cache.get('last', (None, None))
+    if kept != key:
+      if dealt:
+        size = self.partition.workers * self.partition.shard_size
+        rows = self._shuffled(self.partition.num_examples, epoch, 0)[:size].reshape(self.partition.workers, -1)
+      else:
+        size = self.partition.shard_size
+        rows = np.array([self._shuffled(size, epoch, i) for i in workers], np.int32).reshape(len(workers), size)
+      self._cache['last'] = (key, rows)
+    return rows
+
+  def _shuffled(self, size: int, epoch: int, worker: int) -> np.ndarray:
+    sequence = np.random.SeedSequence(self.seed, spawn_key=(_STREAM, epoch, worker))
+    return np.random.Generator(np.random.Philox(sequence)).permutation(np.arange(size, dtype=np.int32))
+
+
+def index_stream(partition: Partition, batch_size: int, seed: int = 0) -> IndexStream:
+  """Makes the index stream of a partition.
+
+  Args:
+    partition: who holds what.
+    batch_size: the examples in one worker's batch.
+    seed: of the shuffles.
+
+  Returns:
+    The `IndexStream`.
+
+  Raises:
+    UserError: a worker has less than one batch.
+
+  Example:
+
+    >>> import numpy as np
+    >>> from vrl_jax.data import partition
+    >>> stream = index_stream(partition.by_class(np.repeat([0, 1], 6), workers=2), batch_size=3)
+    >>> stream.steps_per_epoch
+    2
+    >>> stream.indices(step=0, count=5).shape
+    (5, 2, 3)
+    >>> np.sort(stream.global_indices(step=0, count=2), axis=None)
+    array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11], dtype=int32)
+  """
+  if batch_size < 1 or seed < 0:
+    raise UserError(f'batch_size={batch_size}, seed={seed}: must be >= 1 and >= 0')
+  if batch_size > partition.shard_size:
+    raise UserError(
+      f'batch_size={batch_size} is more than the {partition.shard_size} examples of a worker '
+      f'({partition.num_examples} examples, {partition.workers} workers): no epoch would have a step'
+    )
+  return IndexStream(partition, batch_size, seed)

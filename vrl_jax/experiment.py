@@ -1,0 +1,144 @@
+"""Everything that a config describes, put together and ready to run."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from vrl_jax import rounds
+from vrl_jax.algorithms import ALGORITHMS, Algorithm, precede
+from vrl_jax.arrangement import Arrangement, arrange
+from vrl_jax.communication import Traffic, traffic
+from vrl_jax.config import algorithm_options
+from vrl_jax.data.feed import Feed
+from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
+from vrl_jax.data.stream import index_stream
+from vrl_jax.errors import UserError
+from vrl_jax.optimizers import clipping, inner_optimizer
+from vrl_jax.periods import Periods, auto_period, make_periods
+from vrl_jax.tasks.base import Task, make_task
+
+
+class Experiment(NamedTuple):
+  """A run before its first step.
+
+  Attributes:
+    task: data, model, loss and metrics.
+    partition: which worker has which examples.
+    steps_per_epoch: of each worker.
+    periods: the rounds.
+    arrangement: the workers and their devices.
+    feed: the examples on their way to the workers.
+    algorithm: the algorithm with its inner optimizer.
+    engine: the compiled rounds.
+    traffic: what the algorithm sends.
+    params: the start of every worker.
+  """
+
+  task: Task
+  partition: Partition
+  steps_per_epoch: int
+  periods: Periods
+  arrangement: Arrangement
+  feed: Feed
+  algorithm: Algorithm
+  engine: rounds.Engine
+  traffic: Traffic
+  params: Any
+
+  def class_table(self) -> dict[str, Any]:
+    """How the classes are divided among the workers."""
+    names = [str(name) for name in self.task.class_names]
+    table = class_table(self.partition, self.task.labels, len(names))
+    return {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
+
+  def facts(self) -> dict[str, Any]:
+    """Numbers that the config leaves open."""
+    return {
+      'total_steps': self.periods.steps,
+      'resolved_period': self.periods.period,
+      'steps_per_epoch': self.steps_per_epoch,
+      'parameters': sum(x.size for x in jax.tree.leaves(self.params)),
+      'devices_used': len(self.arrangement.devices),
+    }
+
+  def describe(self, config: ml_collections.ConfigDict, step: int) -> str:
+    """What is about to run, for the terminal."""
+    devices = self.arrangement.devices
+    lines = [
+      f'{config.algorithm} on {config.task}: {config.workers} workers on {len(devices)} {devices[0].platform} '
+      f'device(s), {self.periods.steps} steps in rounds of {self.periods.period}, from step {step}'
+    ]
+    if len(set(self.task.labels.tolist())) < len(self.task.labels):
+      table = self.class_table()
+      lines.append(format_class_table(np.array(table['table']), table['class_names']))
+      if self.partition.dropped:
+        lines.append(f'{self.partition.dropped} examples are left out of training so that all shards are equal')
+    return '\n'.join(lines)
+
+
+def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path | None = None) -> Experiment:
+  """Builds what the config describes.
+
+  Args:
+    config: a whole config.
+    shared: a folder for initial weights that other runs may share.
+  """
+  arrangement = arrange(config.workers, config.devices)
+  task = make_task(config)
+  partition = make_partition(config, task.labels)
+  stream = index_stream(partition, config.batch_size, config.seed)
+  steps_per_epoch = stream.steps_per_epoch
+  steps = config.steps or max(1, round(config.epochs * steps_per_epoch))
+  period = config.period
+  if period == 'auto':
+    identical = config.partition == 'identical'
+    period = auto_period(config.algorithm, steps=steps, workers=config.workers, identical_data=identical)
+  periods = make_periods(steps, period, config.first_period)
+  del shared
+  params = jax.tree.map(np.asarray, task.init(jax.random.key(config.seed)))
+  algorithm = make_algorithm(config, steps)
+  check_algorithm(algorithm, params, config.workers)
+  feed = Feed(task.train, stream, arrangement, frozen=task.frozen, where=config.feed)
+  engine = rounds.Engine(algorithm, task.loss, arrangement, feed.supply, seed=config.seed)
+  sends = traffic(algorithm, params)
+  return Experiment(task, partition, steps_per_epoch, periods, arrangement, feed, algorithm, engine, sends, params)
+
+
+def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
+  """The config's algorithm around its inner optimizer."""
+  options = {name: config[name] for name in algorithm_options(config.algorithm)}
+  try:
+    algorithm = ALGORITHMS[config.algorithm](inner_optimizer(config, steps), axis_name=rounds.AXES, **options)
+  except ValueError as error:
+    raise UserError(f'algorithm={config.algorithm!r}: {error}') from error
+  return precede(clipping(config), algorithm) if config.clip_norm else algorithm
+
+
+def check_algorithm(algorithm: Algorithm, params: Any, workers: int) -> None:
+  """Traces the algorithm with the run's number of workers, so that what it refuses is told before anything starts."""
+
+  def period(params):
+    state = algorithm.init(params)
+    _, state = algorithm.update(params, state, params)
+    return algorithm.communicate(params, state)
+
+  over_workers = jax.vmap(jax.vmap(period, axis_name=rounds.AXES[1]), axis_name=rounds.AXES[0])
+  shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, workers, *x.shape), x.dtype), params)
+  try:
+    jax.eval_shape(over_workers, shapes)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+
+
+def make_partition(config: ml_collections.ConfigDict, labels: np.ndarray) -> Partition:
+  """Divides the examples among the workers as the config says."""
+  if config.partition not in PARTITIONS:
+    raise UserError(f'partition={config.partition!r}, must be one of {", ".join(PARTITIONS)}')
+  own = {
+    'dirichlet': {'alpha': config.dirichlet_alpha},
+    'similarity': {'percent': config.similarity_percent},
+  }
+  return PARTITIONS[config.partition](labels, config.workers, seed=config.seed, **own.get(config.partition, {}))

@@ -1,0 +1,1 @@
+"""The models, as flax modules."""

@@ -1,0 +1,51 @@
+"""From config fields to the inner optimizer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from vrl_jax.errors import UserError
+
+SCHEDULES: dict[str, Callable[[float, int], Any]] = {
+  'constant': lambda rate, steps: rate,
+  'linear': lambda rate, steps: optax.linear_schedule(rate, 0.0, steps),
+  'cosine': lambda rate, steps: optax.cosine_decay_schedule(rate, steps),
+  'halves': lambda rate, steps: optax.piecewise_constant_schedule(
+    rate, {steps // 2: 0.5, 3 * steps // 4: 0.5, 7 * steps // 8: 0.5}
+  ),
+}
+
+
+def learning_rate(config: Any, steps: int) -> float | optax.Schedule:
+  """γ as `learning_rate` and `schedule` say: a number if constant, else a function of the step.
+
+  With `warmup_steps` it first rises linearly from 0.
+  """
+  if config.schedule not in SCHEDULES:
+    raise UserError(f'schedule={config.schedule!r}, must be one of {", ".join(SCHEDULES)}')
+  after = SCHEDULES[config.schedule](config.learning_rate, max(1, steps - config.warmup_steps))
+  if not config.warmup_steps:
+    return after
+  after = optax.constant_schedule(after) if isinstance(after, float) else after
+  rise = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
+  return optax.join_schedules([rise, after], [config.warmup_steps])
+
+
+def inner_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
+  """SGD with the config's `learning_rate`, `schedule`, `momentum`, `nesterov` and `weight_decay`.
+
+  Args:
+    config: the run's config.
+    steps: the steps of the whole run, for the schedule.
+
+  Returns:
+    A transform that is linear in the gradient; weight decay is added to the gradient before momentum, as in the paper.
+  """
+  sgd = optax.sgd(learning_rate(config, steps), momentum=config.momentum or None, nesterov=config.nesterov)
+  return optax.chain(optax.add_decayed_weights(config.weight_decay), sgd) if config.weight_decay else sgd
+
+
+def clipping(config: Any) -> optax.GradientTransformation:
+  """Clips each worker's raw gradient to the norm `clip_norm`; not linear, so it precedes the algorithm."""
+  return optax.clip_by_global_norm(config.clip_norm)

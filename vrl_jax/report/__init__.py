@@ -1,0 +1,14 @@
+"""Tables, figures and one self-contained page from the folders of runs and sweeps.
+
+`python -m vrl_jax.report RUN_OR_SWEEP… [--reference CSV…] [--output DIR]`
+"""
+
+from vrl_jax.report.figures import comparison_figure as comparison_figure
+from vrl_jax.report.page import write_report as write_report
+from vrl_jax.report.records import Run as Run
+from vrl_jax.report.records import Sweep as Sweep
+from vrl_jax.report.reference import read_reference as read_reference
+from vrl_jax.report.runs import read_any as read_any
+from vrl_jax.report.runs import read_run as read_run
+from vrl_jax.report.runs import read_sweep as read_sweep
+from vrl_jax.report.tables import comparison_table as comparison_table

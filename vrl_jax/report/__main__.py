@@ -1,0 +1,39 @@
+"""`python -m vrl_jax.report RUN_OR_SWEEP… [--reference CSV…] [--output DIR]`."""
+
+import argparse
+import sys
+
+from vrl_jax import errors, report
+
+
+class _Parser(argparse.ArgumentParser):
+  def error(self, message):
+    raise errors.UserError(f'{message} (--help tells more)')
+
+
+def main(arguments: list[str] | None = None) -> int:
+  """Prints the table and writes the report; returns the exit status."""
+  parser = _Parser(prog='python -m vrl_jax.report', description='Compares runs: a table, figures and one report.html.')
+  parser.add_argument('folders', nargs='+', metavar='RUN_OR_SWEEP', help='a folder of a run or of a sweep')
+  parser.add_argument(
+    '--reference', nargs='+', default=[], metavar='CSV', help='published curves to draw beside the runs'
+  )
+  parser.add_argument(
+    '--output', metavar='DIR', help='where to write; by default the folder itself, or ./report for several'
+  )
+  parser.add_argument('--title', help="the page's heading")
+  parser.add_argument('--markdown', action='store_true', help='print the table as Markdown')
+  try:
+    args = parser.parse_args(arguments)
+    sweep = report.read_any(args.folders)
+    print(report.comparison_table(sweep, 'markdown' if args.markdown else 'text'))
+    written = report.write_report(args.folders, args.reference, args.title, args.output, sweep)
+  except errors.UserError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return error.exit_status
+  print('\n' + '\n'.join(f'{name}: {path}' for name, path in written.items()))
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

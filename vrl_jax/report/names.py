@@ -1,0 +1,97 @@
+"""How algorithms, metrics, config fields and quantities are called in tables and figures."""
+
+import math
+
+ALGORITHMS = {
+  's_sgd': 'S-SGD',
+  'local_sgd': 'Local SGD',
+  'easgd': 'EASGD',
+  'vrl_sgd': 'VRL-SGD',
+  'vrl_sgd_w': 'VRL-SGD-W',
+  'cocod_sgd': 'CoCoD-SGD',
+  'scaffold': 'SCAFFOLD',
+  'diloco': 'DiLoCo',
+  'slowmo': 'SlowMo',
+}
+
+METRICS = {
+  'train_loss': 'train loss',
+  'distance_to_optimum': 'distance to the minimum',
+  'test_loss': 'test loss',
+  'train_accuracy': 'train accuracy (%)',
+  'test_accuracy': 'test accuracy (%)',
+  'consensus_distance': 'consensus distance',
+  'variance_among_workers': 'variance among workers',
+  'correction_norm': 'norm of the correction Δ',
+  'step_loss': 'mini-batch loss',
+  'examples_per_second': 'examples per second',
+}
+
+AXES = {
+  'epoch': 'epochs',
+  'step': 'iterations',
+  'communications': 'communications',
+  'bytes_communicated': 'bytes sent per worker',
+  'seconds': 'seconds',
+}
+
+FIELDS = {'period': 'k', 'learning_rate': 'γ', 'first_period': 'first k', 'workers': 'N', 'alpha': 'α'}
+
+
+def algorithm(key: str) -> str:
+  """An algorithm's name in print.
+
+  >>> algorithm('vrl_sgd_w'), algorithm('post_local_sgd')
+  ('VRL-SGD-W', 'Post-Local-SGD')
+  """
+  words = key.split('_')
+  return ALGORITHMS.get(key) or '-'.join('SGD' if word == 'sgd' else word.capitalize() for word in words)
+
+
+def quantity(key: str) -> str:
+  """The name of a metric or of an axis."""
+  return METRICS.get(key) or AXES.get(key) or key.replace('_', ' ')
+
+
+def setting(field: str, value) -> str:
+  """A config field and its value.
+
+  >>> setting('period', 20), setting('b', 10.0)
+  ('k = 20', 'b = 10')
+  """
+  return f'{FIELDS.get(field, field)} = {plain(value)}'
+
+
+def plain(value) -> str:
+  """A config value without quotes and trailing zeros."""
+  if value is None:
+    return 'none'
+  if isinstance(value, float):
+    return f'{value:g}'
+  return ', '.join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def number(value: float, digits: int = 4) -> str:
+  """A result in few digits.
+
+  >>> number(0.02843870), number(5.1e-06, 3), number(float('nan'))
+  ('0.02844', '5.10e-06', 'nan')
+  """
+  if value == 0 or 10**digits <= abs(value) < 1e6:
+    return f'{value:,.0f}'
+  return f'{value:#.{digits}g}'.rstrip('.') if 1e-3 <= abs(value) < 10**digits else f'{value:.{digits - 1}e}'
+
+
+def bytes_(value: float) -> str:
+  """A number of bytes for people.
+
+  >>> bytes_(831), bytes_(12_345_678)
+  ('831 B', '12.3 MB')
+  """
+  if not math.isfinite(value):
+    return str(value)
+  for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
+    if abs(value) < 999.5 or unit == 'TB':
+      return f'{value:.0f} B' if unit == 'B' else f'{value:.3g} {unit}'
+    value /= 1000
+  raise AssertionError

@@ -1,0 +1,159 @@
+"""One self-contained page: the switchable chart, the tables, the figures. It needs no network."""
+
+import base64
+import html
+import importlib.resources
+import pathlib
+import string
+from collections.abc import Iterable, Sequence
+
+from vrl_jax import errors
+from vrl_jax.report import figures, names, series, specs
+from vrl_jax.report.payload import as_script, payload
+from vrl_jax.report.records import Run, Sweep
+from vrl_jax.report.reference import Reference, read_reference
+from vrl_jax.report.runs import read_any
+from vrl_jax.report.tables import comparison_table
+
+_LONG = 20  # Rows that still stand without a scroll bar.
+_WIDE = 30  # Classes that still get a number in the table.
+
+
+def write_report(
+  folder, reference: Iterable = (), title: str | None = None, output=None, sweep: Sweep | None = None
+) -> dict[str, pathlib.Path]:
+  """Writes `report.html` and the figures of a run, a sweep, or several of them.
+
+  Args:
+    folder: a run or sweep folder, or several.
+    reference: CSV files of published curves (or what `read_reference` makes of them).
+    title: the page's heading; the sweep's own if not given.
+    output: where to write; into the folder itself if not given, and for several folders into `report`.
+    sweep: what was read from the folder, to save reading it again.
+
+  Returns:
+    The files: `report`, and one per figure under its name.
+  """
+  several = not isinstance(folder, (str, pathlib.Path))
+  output = pathlib.Path(output or (folder if not several else next(iter(folder)) if len(folder) == 1 else 'report'))
+  sweep = sweep or read_any(folder)
+  references = [one if isinstance(one, Reference) else read_reference(one) for one in reference]
+  try:
+    output.mkdir(parents=True, exist_ok=True)
+    drawn = figures.comparison_figure(sweep, output / 'figures', reference=references)
+    page = output / 'report.html'
+    page.write_text(render(sweep, references, drawn, title), encoding='utf-8')
+  except OSError as error:
+    raise errors.UserError(f'{output}: cannot be written ({error})') from None
+  return {'report': page} | {path.stem: path for path in drawn}
+
+
+def render(sweep: Sweep, references: Sequence[Reference] = (), drawn: Iterable[pathlib.Path] = (), title=None) -> str:
+  """The page as text."""
+  files = importlib.resources.files('vrl_jax.report')
+  script = ''.join((files / name).read_text(encoding='utf-8') for name in ('chart.js', 'controls.js'))
+  template = string.Template((files / 'page.html').read_text(encoding='utf-8'))
+  return template.substitute(
+    title=html.escape(title or sweep.title),
+    about=html.escape(_about(sweep)),
+    style=(files / 'page.css').read_text(encoding='utf-8'),
+    data=as_script(payload(sweep, references)),
+    table=_scroll(comparison_table(sweep, 'html'), len(series.group_seeds(sweep.runs)), 'Final numbers'),
+    partitions=_partitions(sweep.runs),
+    settings=_settings(sweep.runs),
+    figures=_figures(drawn, specs.figures(sweep, None)),
+    script=script,
+  )
+
+
+def _about(sweep):
+  tasks = dict.fromkeys(str(run.config['task']) for run in sweep.runs if run.config.get('task'))
+  count = len(sweep.runs)
+  parts = [', '.join(tasks), f'{count} run{"s" if count > 1 else ""}']
+  seeds = {series.key(run.config.get('seed')) for run in sweep.runs}
+  parts += [f'{len(seeds)} seeds'] if len(seeds) > 1 else []
+  parts += [f'still missing: {", ".join(sweep.missing)}'] if sweep.missing else []
+  return ' · '.join(part for part in parts if part)
+
+
+def _scroll(table, rows, label):
+  long = ' long' if rows > _LONG else ''
+  return f'<div class="scroll{long}" tabindex="0" role="region" aria-label="{html.escape(label)}">{table}</div>'
+
+
+def _settings(runs):
+  fields = series.differing_fields(runs)
+  common = {field: value for run in runs for field, value in run.config.items() if field not in fields}
+  parts = []
+  if fields:
+    head = ''.join(f'<th scope="col">{html.escape(field)}</th>' for field in ('run', *fields))
+    rows = ''
+    for run in runs:
+      cells = ''.join(f'<td>{_value(run, field)}</td>' for field in fields)
+      rows += f'<tr><th scope="row">{html.escape(run.name)}</th>{cells}</tr>\n'
+    table = f'<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>'
+    parts.append(_scroll(table, len(runs), 'Settings that differ'))
+  items = ''.join(
+    f'<div><dt>{html.escape(field)}</dt><dd>{html.escape(names.plain(value))}</dd></div>\n'
+    for field, value in sorted(common.items())
+    if field.split('.')[0] not in ('sweep', 'figure', 'seeds')
+  )
+  return '\n'.join([*parts, f'<details><summary>Settings of all runs</summary><dl>\n{items}</dl></details>'])
+
+
+def _value(run, field):
+  return html.escape(names.plain(run.config[field])) if field in run.config else '–'
+
+
+def _partitions(runs: Sequence[Run]) -> str:
+  """The worker x class tables, each once, with the runs that share it."""
+  tables = {}
+  for run in runs:
+    if run.partition:
+      tables.setdefault(series.key(run.partition), (run.partition, []))[1].append(run.name)
+  parts = []
+  for partition, owners in tables.values():
+    who = '' if len(tables) == 1 else f'<h3>{html.escape(_enumerate(owners))}</h3>\n'
+    dropped = (
+      f'<p class="soft">{partition["dropped"]} examples left out for equal shares.</p>' if partition['dropped'] else ''
+    )
+    parts.append(who + _scroll(_heat(partition), 0, 'Examples per worker and class') + dropped)
+  return '<h2>Examples per worker and class</h2>\n' + '\n'.join(parts) if parts else ''
+
+
+def _enumerate(words, most=3):
+  return ', '.join(words[:most]) + (f' and {len(words) - most} more' if len(words) > most else '')
+
+
+def _heat(partition):
+  table, classes = partition['table'], partition['class_names']
+  most = max(max(row) for row in table) or 1
+  narrow = len(classes) > _WIDE
+  rows = ''
+  for worker, row in enumerate(table):
+    cells = ''
+    for count, name in zip(row, classes):
+      share = count / most
+      color = f'background:rgb({255 - 255 * share:.0f},{255 - 141 * share:.0f},{255 - 77 * share:.0f})'
+      ink = ';color:#fff' if share > 0.55 else ''
+      tip = html.escape(f'worker {worker}, {name}: {count}')
+      cells += f'<td style="{color}{ink}" title="{tip}">{"" if narrow else f"{count:,}" if count else "·"}</td>'
+    rows += f'<tr><th scope="row">worker {worker}</th>{cells}</tr>\n'
+  head = ''.join(f'<th scope="col">{html.escape(name)}</th>' for name in classes)
+  head = f'<th colspan="{len(classes)}">{len(classes)} classes</th>' if narrow else head
+  kind = 'heat narrow' if narrow else 'heat'
+  widths = f'<colgroup><col><col span="{len(classes)}"></colgroup>'
+  return f'<table class="{kind}">{widths}<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>'
+
+
+def _figures(drawn, described):
+  parts = []
+  for path in drawn:
+    words = next((specs.describe(one) for one in described if path.stem.startswith(one.name)), path.stem)
+    image = base64.b64encode(path.read_bytes()).decode()
+    kind = 'svg+xml' if path.suffix == '.svg' else 'png'
+    parts.append(
+      f'<figure><img src="data:image/{kind};base64,{image}" alt="{html.escape(words)}">'
+      f'<figcaption>{html.escape(words)}</figcaption></figure>'
+    )
+  return '\n'.join(parts)

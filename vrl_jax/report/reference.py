@@ -1,0 +1,81 @@
+"""Published curves: CSV files with one row per epoch.
+
+The columns are train loss, train accuracy in percent, test loss and test accuracy in percent; row 0 is the start. A
+header is allowed. The algorithm, and whether the workers' data were identical, are read from the file's name:
+`non_identical_vrl_sgd.csv`.
+"""
+
+import csv
+import math
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vrl_jax import errors
+from vrl_jax.report import names
+from vrl_jax.report.records import Run
+
+_COLUMNS = ('train_loss', 'train_accuracy', 'test_loss', 'test_accuracy')
+
+
+class Reference(NamedTuple):
+  """One published run.
+
+  Attributes:
+    label: what the legend says.
+    algorithm: the algorithm's key.
+    identical: whether the workers had identical data; None if the file's name does not say.
+    columns: one array per metric, one value per epoch.
+  """
+
+  label: str
+  algorithm: str
+  identical: bool | None
+  columns: dict[str, np.ndarray]
+
+
+def read_reference(path) -> Reference:
+  """Reads one file of published curves."""
+  path = pathlib.Path(path)
+  rows = []
+  try:
+    with path.open(newline='', encoding='utf-8') as file:
+      for number, row in enumerate(csv.reader(file), start=1):
+        values = _values(row)
+        if values is None and number > 1 or len(row) != len(_COLUMNS):
+          raise errors.DataError(f'{path}: row {number} is not {len(_COLUMNS)} numbers ({", ".join(_COLUMNS)})')
+        rows += [values] if values else []
+  except FileNotFoundError:
+    raise errors.DataError(f'{path}: no such file') from None
+  except (OSError, UnicodeDecodeError, csv.Error) as error:
+    raise errors.DataError(f'{path}: cannot be read ({error})') from None
+  if not rows:
+    raise errors.DataError(f'{path}: no rows')
+  stem = path.stem.lower().replace('-', '_')
+  known = [name for name in names.ALGORITHMS if re.search(rf'(^|_){name}(_|$)', stem)]
+  algorithm = max(known, key=len) if known else stem
+  identical = None if 'identical' not in stem else not re.search('non_?identical', stem)
+  label = f'{names.algorithm(algorithm)} (published)'
+  return Reference(label, algorithm, identical, dict(zip(_COLUMNS, np.array(rows).T)))
+
+
+def fitting(references: Iterable[Reference], runs: Sequence[Run]) -> list[Reference]:
+  """The references whose case, identical or not, is the runs'; all if there is none such. Their labels differ."""
+  references, cases = list(references), {run.setting('partition') for run in runs} - {None}
+  cases = {case == 'identical' for case in cases}
+  same = [one for one in references if one.identical is None or one.identical in cases] or references
+  if len({one.identical for one in same} - {None}) < 2:
+    return same
+  told = {True: ', identical)', False: ', non-identical)', None: ')'}
+  return [one._replace(label=one.label.removesuffix(')') + told[one.identical]) for one in same]
+
+
+def _values(row):
+  try:
+    values = [float(cell) for cell in row]
+  except ValueError:
+    return None
+  return values if all(map(math.isfinite, values)) else None

@@ -1,0 +1,179 @@
+"""Which runs belong together: seeds of one setting, panels of a grid, lines that may be compared."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vrl_jax.config import algorithm_options
+from vrl_jax.report import names
+from vrl_jax.report.records import Run
+
+# Where a run was kept or watched, not what was run.
+BOOKKEEPING = frozenset(
+  'workdir data_dir name title sweep figure figures seeds devices feed resume tensorboard wandb compilation_cache '
+  'eval_every log_every log_every_step checkpoint_every checkpoint_minutes'.split()
+)
+# Fields that S-SGD has no use for, so that one S-SGD run is the baseline of all their values.
+_ALGORITHMS_OWN = {'algorithm', 'period', 'first_period', *algorithm_options()}
+
+
+class Line(NamedTuple):
+  """One curve: the runs of one setting, with any number of seeds."""
+
+  name: str
+  label: str
+  algorithm: str
+  runs: tuple[Run, ...]
+  variant: int
+  variants: int
+
+
+class Curve(NamedTuple):
+  """Mean and range over the seeds; all of one length."""
+
+  x: np.ndarray
+  mean: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+
+
+def key(value) -> str:
+  """A config value as something to compare and hash."""
+  return json.dumps(value, sort_keys=True, default=str)
+
+
+def is_free(run: Run, field: str) -> bool:
+  """Whether the field means nothing to the run: S-SGD has no period."""
+  return run.algorithm == 's_sgd' and field in ('period', 'first_period')
+
+
+def differing_fields(runs: Iterable[Run], ignore: Iterable[str] = ()) -> list[str]:
+  """The config fields in which the runs differ, in the configs' order."""
+  runs, skip = list(runs), BOOKKEEPING | set(ignore)
+  fields = dict.fromkeys(field for run in runs for field in run.config if field.split('.')[0] not in skip)
+  return [field for field in fields if len({key(run.config.get(field)) for run in runs}) > 1]
+
+
+def facets(runs: Sequence[Run]) -> list[str]:
+  """The fields that split the runs into comparisons of their own: at least two algorithms ran with every value."""
+  chosen, parts = [], 1
+  for field in differing_fields(runs, ('algorithm', 'first_period', 'seed')):
+    fixed = [run for run in runs if not is_free(run, field)]
+    common = {run.algorithm for run in runs if is_free(run, field)}
+    algorithms = {}
+    for run in fixed:
+      algorithms.setdefault(key(run.setting(field)), set(common)).add(run.algorithm)
+    split = len({place(run, [*chosen, field]) for run in fixed})
+    if split > parts and len(algorithms) > 1 and min(map(len, algorithms.values())) > 1:
+      chosen, parts = [*chosen, field], split
+  return chosen
+
+
+def place(run: Run, fields: Sequence[str]) -> tuple[str, ...]:
+  """The run's values of the fields, hashable."""
+  return tuple(key(run.setting(field)) for field in fields)
+
+
+def comparable(one: Run, other: Run, fields: Sequence[str]) -> bool:
+  """Whether two runs agree in the fields; S-SGD agrees with every period."""
+  return all(
+    is_free(one, field) or is_free(other, field) or key(one.setting(field)) == key(other.setting(field))
+    for field in fields
+  )
+
+
+def lines_at(lines: Sequence[Line], fields: Sequence[str], values: Sequence[str]) -> list[Line]:
+  """The lines of the panel where the fields have these values."""
+  exact = [line for line in lines if place(line.runs[0], fields) == tuple(values)]
+  if not any(line.algorithm == 's_sgd' for line in exact):
+    fits = lambda run: all(is_free(run, field) or key(run.setting(field)) == v for field, v in zip(fields, values))
+    exact = [line for line in lines if line.algorithm == 's_sgd' and fits(line.runs[0])][:1] + exact
+  return exact
+
+
+def same_but_algorithm(run: Run, baseline: Run) -> bool:
+  """Whether the runs agree in all settings that are not the algorithm's own (nor the seed)."""
+  fields = differing_fields((run, baseline), ('seed',))
+  return _ALGORITHMS_OWN.issuperset(fields)
+
+
+def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
+  """Puts the runs that differ in nothing but the seed together, in order of first appearance."""
+  groups = {}
+  for run in runs:
+    settings = {field: value for field, value in run.config.items() if field not in BOOKKEEPING | {'seed'}}
+    copies = 0
+    # The same seed twice is a repetition that somebody wants to see beside the first, not one more sample.
+    while any(_seed(run) == _seed(other) for other in groups.get((key(settings), copies), ())):
+      copies += 1
+    groups.setdefault((key(settings), copies), []).append(run)
+  return [tuple(group) for group in groups.values()]
+
+
+def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
+  """Groups runs into labelled lines.
+
+  Args:
+    runs: the runs.
+    fields: the panels' fields, which labels then need not tell.
+
+  Returns:
+    One line per setting; labels differ within every panel.
+  """
+  groups = group_seeds(runs)
+  family = {}
+  for group in groups:
+    family.setdefault(group[0].algorithm, []).append(group[0])
+  told = {name: _telling_fields(members, name, fields) for name, members in family.items()}
+  labels = [_label(group[0], told[group[0].algorithm]) for group in groups]
+  spots = [(label, place(group[0], fields)) for label, group in zip(labels, groups)]
+  lines = []
+  for label, spot, group in zip(labels, spots, groups):
+    name, algorithm = _common_name(group), group[0].algorithm
+    label = f'{label} ({name})' if spots.count(spot) > 1 else label
+    siblings = list(dict.fromkeys(line.label for line in lines if line.algorithm == algorithm))
+    variant = siblings.index(label) if label in siblings else len(siblings)
+    lines.append(Line(name, label, algorithm, group, variant, 0))
+  count = {name: 1 + max(line.variant for line in lines if line.algorithm == name) for name in family}
+  return [line._replace(variants=count[line.algorithm]) for line in lines]
+
+
+def curve(runs: Sequence[Run], x: str, y: str) -> Curve:
+  """Mean and range over the seeds, as far as all of them go; points without a finite value are left out."""
+  columns = []
+  for run in runs:
+    step, xs, ys = run.column('step'), run.column(x), run.column(y)
+    keep = np.isfinite(xs) & np.isfinite(ys)
+    columns.append((step[keep], xs[keep], ys[keep]))
+  if any(len(step) == 0 for step, _, _ in columns):
+    return Curve(*np.zeros((4, 0)))
+  first, last = max(step[0] for step, _, _ in columns), min(step[-1] for step, _, _ in columns)
+  grid = columns[0][0]
+  grid = grid[(grid >= first) & (grid <= last)]
+  xs = np.array([np.interp(grid, step, x) for step, x, _ in columns])
+  ys = np.array([np.interp(grid, step, y) for step, _, y in columns])
+  with np.errstate(over='ignore'):  # A diverging run's last values.
+    return Curve(xs.mean(0), ys.mean(0), ys.min(0), ys.max(0))
+
+
+def _seed(run):
+  return key(run.config.get('seed'))
+
+
+def _telling_fields(members, algorithm, fields):
+  known = {'algorithm', 'seed', *fields} | ({'first_period'} if algorithm == 'vrl_sgd_w' else set())
+  return [field for field in differing_fields(members, known) if not is_free(members[0], field)]
+
+
+def _label(run, fields):
+  return ', '.join([names.algorithm(run.algorithm), *(names.setting(field, run.setting(field)) for field in fields)])
+
+
+def _common_name(group):
+  if len(group) == 1:
+    return group[0].name
+  bare = {re.sub(r'[-_/ .,]*(seed|s)[-_=]?\d+|(?<=[-_/.,])\d+$', '', run.name).strip('-_/ .,') for run in group}
+  return bare.pop() if len(bare) == 1 and '' not in bare else group[0].name

@@ -1,0 +1,99 @@
+"""What a figure shows: the `figure` of `sweep.json`, checked, or a default."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vrl_jax import errors
+from vrl_jax.report import names, series
+from vrl_jax.report.records import Run, Sweep, flat_runs
+
+_LOG = ('train_loss', 'test_loss', 'step_loss', 'distance_to_optimum', 'consensus_distance', 'variance_among_workers')
+_DEFAULTS = {
+  'loss': 'train_loss',
+  'distance': 'distance_to_optimum',
+  'accuracy': 'test_accuracy',
+  'consensus': 'consensus_distance',
+  'variance': 'variance_among_workers',
+}
+
+
+class Figure(NamedTuple):
+  """One figure.
+
+  Attributes:
+    name: the file's stem.
+    y: the metric.
+    x: the axes; without panels one panel each, with panels one file each.
+    panels: the config fields of the grid: the first makes the rows, the others the columns; a single one the columns.
+    log_y: whether the metric's axis is logarithmic.
+    title: a heading; none by default.
+  """
+
+  name: str
+  y: str
+  x: tuple[str, ...]
+  panels: tuple[str, ...] = ()
+  log_y: bool = True
+  title: str | None = None
+
+
+def figures(runs: Sweep | Sequence[Run], spec: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> list[Figure]:
+  """The figures of a spec, of the sweep's own spec, or by default one per metric that the runs have."""
+  own = runs.figures if isinstance(runs, Sweep) else ()
+  spec = own if spec is None else [spec] if isinstance(spec, Mapping) else spec
+  runs = flat_runs(runs)
+  return [_check(one, runs) for one in spec] if spec else _defaults(runs)
+
+
+def is_log(metric: str) -> bool:
+  """Whether a metric is usually read on a logarithmic axis."""
+  return metric in _LOG
+
+
+def _defaults(runs):
+  panels = tuple(series.facets(runs))
+  x = _axes(runs) if not panels else _axes(runs)[:1]
+  has = lambda key: any(run.has(key) for run in runs)
+  return [Figure(name, y, x, panels, is_log(y)) for name, y in _DEFAULTS.items() if has(y)]
+
+
+def _axes(runs):
+  iterations = any(run.has('distance_to_optimum') for run in runs) or not any(run.has('epoch') for run in runs)
+  first = 'step' if iterations else 'epoch'
+  return (first, 'communications') if any(run.has('communications') for run in runs) else (first,)
+
+
+def _check(spec, runs):
+  unknown = set(spec) - set(Figure._fields)
+  if unknown:
+    raise errors.UserError(f'figure: unknown field {min(unknown)!r}; there are {", ".join(Figure._fields)}')
+  default = _defaults(runs)[0] if _defaults(runs) else Figure('figure', 'step_loss', ('step',))
+  y = spec.get('y', default.y)
+  x = _tuple(spec.get('x', default.x))
+  panels = _tuple(spec.get('panels') or ())
+  metrics = sorted({key for run in runs for line in run.metrics for key in line})
+  for key in (y, *x):
+    if key not in metrics:
+      raise errors.UserError(f'figure: no run has the metric {key!r}; there are {", ".join(metrics)}')
+  for field in panels:
+    if all(run.setting(field) is None for run in runs):
+      raise errors.UserError(f'figure: no run has the config field {field!r}')
+  name = str(spec.get('name') or y)
+  if name != name.strip('. ') or set('/\\') & set(name):
+    raise errors.UserError(f'figure: the name {name!r} is no file name')
+  return Figure(name, y, x, panels, bool(spec.get('log_y', is_log(y))), spec.get('title'))
+
+
+def _tuple(value):
+  return (value,) if isinstance(value, str) else tuple(value)
+
+
+def describe(figure: Figure) -> str:
+  """A figure in words, for the page's alternative text.
+
+  >>> describe(Figure('loss', 'train_loss', ('epoch', 'communications')))
+  'Train loss against epochs and communications'
+  """
+  by = f', panels by {" and ".join(figure.panels)}' if figure.panels else ''
+  words = f'{names.quantity(figure.y)} against {" and ".join(map(names.quantity, figure.x))}{by}'
+  return words[0].upper() + words[1:]

@@ -1,0 +1,93 @@
+"""One look for all figures: an algorithm has the same colour, dashes and marker everywhere.
+
+The colours are Okabe and Ito's, safe for the colour-blind; dashes and markers carry the difference in grey print.
+"""
+
+import zlib
+from typing import NamedTuple
+
+WIDTH = 7.2  # Inches: the text width of a page.
+DPI = 150
+
+RC = {
+  'font.family': 'DejaVu Sans',
+  'font.size': 8.5,
+  'axes.titlesize': 8.5,
+  'axes.labelsize': 8.5,
+  'xtick.labelsize': 7.5,
+  'ytick.labelsize': 7.5,
+  'legend.fontsize': 8.5,
+  'figure.titlesize': 10,
+  'axes.spines.top': False,
+  'axes.spines.right': False,
+  'axes.edgecolor': '#666666',
+  'axes.linewidth': 0.7,
+  'xtick.color': '#333333',
+  'ytick.color': '#333333',
+  'xtick.major.width': 0.7,
+  'ytick.major.width': 0.7,
+  'axes.grid': True,
+  'axes.axisbelow': True,
+  'grid.color': '#e4e4e4',
+  'grid.linewidth': 0.6,
+  'lines.linewidth': 1.5,
+  'lines.markersize': 4,
+  'legend.frameon': False,
+  'svg.fonttype': 'none',
+  'svg.hashsalt': 'vrl_jax',  # The same figure gives the same file.
+}
+
+
+class Look(NamedTuple):
+  """A line's colour, its dashes in line widths (empty: solid) and its marker (matplotlib's letter)."""
+
+  color: str
+  dashes: tuple[float, ...]
+  marker: str
+
+
+_LOOKS = {
+  's_sgd': Look('#000000', (), 'o'),
+  'local_sgd': Look('#d55e00', (5, 2), 's'),
+  'easgd': Look('#cc79a7', (1.2, 1.6), '^'),
+  'vrl_sgd': Look('#0072b2', (), 'D'),
+  'vrl_sgd_w': Look('#56b4e9', (7, 1.6, 1.5, 1.6), 'v'),
+  'cocod_sgd': Look('#009e73', (4, 1.5, 1.2, 1.5), 'P'),
+  'scaffold': Look('#e69f00', (3, 1.5), 'X'),
+  'diloco': Look('#7a5195', (6, 2, 2, 2), '<'),
+  'slowmo': Look('#8c6d31', (2, 2), '>'),
+}
+_OTHERS = (
+  Look('#666666', (4, 2, 1, 2, 1, 2), 'p'),
+  Look('#4b7f52', (8, 2), 'h'),
+  Look('#a0522d', (2, 1), '*'),
+)
+_MARKERS = 'osD^vPX<>ph'
+_DASHES = ((), (5, 2), (1.2, 1.6), (7, 1.6, 1.5, 1.6), (3, 1.5))
+
+
+def look(algorithm: str, variant: int = 0, variants: int = 1) -> Look:
+  """How a line is drawn.
+
+  Args:
+    algorithm: the algorithm's key; an unknown one gets a look of its own, always the same.
+    variant: which of the lines of this algorithm, where a figure has several.
+    variants: how many there are. They differ in shade, dashes and marker: the first of up to three keeps the algorithm's
+      own look, more go from dark to light.
+
+  Returns:
+    The look.
+  """
+  base = _LOOKS.get(algorithm) or _OTHERS[zlib.crc32(algorithm.encode()) % len(_OTHERS)]
+  if variants == 1 or (variants <= 3 and variant == 0):
+    return base
+  start = _MARKERS.index(base.marker) if base.marker in _MARKERS else 0
+  first = _DASHES.index(base.dashes) if base.dashes in _DASHES else 0
+  shade = (0.5, 1.0, 0.0)[variant] if variants <= 3 else variant / (variants - 1)
+  color = _mix(base.color, '#000000', 0.5 - shade) if shade < 0.5 else _mix(base.color, '#ffffff', shade - 0.5)
+  return Look(color, _DASHES[(first + variant) % len(_DASHES)], _MARKERS[(start + variant) % len(_MARKERS)])
+
+
+def _mix(color, other, share):
+  parts = [(int(color[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+  return '#' + ''.join(f'{round(a + (b - a) * share):02x}' for a, b in parts)

@@ -1,0 +1,153 @@
+"""The comparison table: one row per setting, mean and deviation over its seeds."""
+
+import collections
+import html
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from vrl_jax import errors
+from vrl_jax.report import names, series
+from vrl_jax.report.records import Run, flat_runs
+
+
+class _Column(NamedTuple):
+  title: str
+  value: Callable[[Run, Sequence[Run]], float | None]
+  show: Callable[[float], str]
+  better: Callable[[list[float]], float] | None = None  # min or max; None where there is nothing to win.
+
+
+def _final(key):
+  return lambda run, runs: run.final(key)
+
+
+def _loss_ratio(run, runs):
+  """The final loss by S-SGD's of the same settings: the same seed's where there is one, else all seeds' mean."""
+  baselines = [other for other in runs if other.algorithm == 's_sgd' and series.same_but_algorithm(run, other)]
+  same_seed = [other for other in baselines if other.config.get('seed') == run.config.get('seed')]
+  losses = [other.final('train_loss') for other in same_seed or baselines]
+  loss, base = run.final('train_loss'), statistics.fmean(losses) if losses and None not in losses else math.nan
+  return loss / base if loss is not None and math.isfinite(base) and base > 0 else None
+
+
+_COLUMNS = (
+  _Column('train loss', _final('train_loss'), names.number, min),
+  _Column('test acc. %', _final('test_accuracy'), lambda value: f'{value:.2f}', max),
+  _Column('distance', _final('distance_to_optimum'), lambda value: names.number(value, 3), min),
+  _Column('× S-SGD', _loss_ratio, lambda value: f'{value:.2f}' if value < 1e4 else f'{value:.1e}'),
+  _Column('comm.', _final('communications'), lambda value: f'{value:,.0f}'),
+  _Column('sent', _final('bytes_communicated'), names.bytes_),
+  _Column('seconds', _final('seconds'), lambda value: f'{value:,.0f}' if value >= 100 else f'{value:.1f}'),
+)
+
+
+class Table(NamedTuple):
+  """Cells as text, with which of them are the best of their comparison."""
+
+  titles: list[str]
+  rows: list[list[str]]
+  best: list[list[bool]]
+
+
+def comparison_table(runs, format: str = 'text') -> str:
+  """A table of the runs' final numbers.
+
+  Columns that no run has are left out. Runs that differ in nothing but the seed share a row, with mean ± deviation.
+  `× S-SGD` is the final train loss by that of the S-SGD run with the same other settings.
+
+  Args:
+    runs: a sweep, a run or any iterable of runs.
+    format: `text` for a terminal, `markdown` or `html`. The latter two have the best of each comparison in bold;
+      runs are compared where they agree in the fields that split the sweep, such as the period.
+
+  Returns:
+    The table.
+  """
+  formats = {'text': _text, 'markdown': _markdown, 'html': _html}
+  if format not in formats:
+    raise errors.UserError(f'unknown table format {format!r}; there are {", ".join(formats)}')
+  return formats[format](make_table(flat_runs(runs)))
+
+
+def make_table(runs: Sequence[Run]) -> Table:
+  """The cells of `comparison_table`."""
+  fields = series.facets(runs)
+  lines = series.make_lines(runs, fields)
+  titles, cells, best = ['run'], [[line.name] for line in lines], [[False] for _ in lines]
+  for column in _COLUMNS:
+    values = [[column.value(run, runs) for run in line.runs] for line in lines]
+    values = [[v for v in row if v is not None] for row in values]
+    if not any(values):
+      continue
+    titles.append(column.title)
+    winners = _winners(lines, values, column, fields)
+    for i, row in enumerate(values):
+      cells[i].append(_cell(row, column.show))
+      best[i].append(i in winners)
+  for i, line in enumerate(lines):
+    counts = collections.Counter(run.status for run in line.runs)
+    cells[i].append(next(iter(counts)) if len(counts) == 1 else ', '.join(f'{n} {s}' for s, n in counts.items()))
+    best[i].append(False)
+  return Table([*titles, 'status'], cells, best)
+
+
+def _winners(lines, values, column, fields):
+  if column.better is None:
+    return set()
+  means = {id(line): statistics.fmean(row) if row else math.nan for line, row in zip(lines, values)}
+  winners = set()
+  for i, line in enumerate(lines):
+    here = series.lines_at(lines, fields, series.place(line.runs[0], fields))
+    if len(here) < 2:  # S-SGD that ran once for all periods.
+      here = [other for other in lines if series.comparable(line.runs[0], other.runs[0], fields)]
+    rivals = [means[id(other)] for other in here if math.isfinite(means[id(other)])]
+    shown = {column.show(rival) for rival in rivals}
+    if (
+      len(shown) > 1
+      and math.isfinite(means[id(line)])
+      and column.show(means[id(line)]) == column.show(column.better(rivals))
+    ):
+      winners.add(i)
+  return winners
+
+
+def _cell(values, show):
+  if not values:
+    return '–'
+  mean = show(statistics.fmean(values))
+  if len(values) == 1 or max(values) == min(values) or not all(map(math.isfinite, values)):
+    return mean
+  deviation = statistics.stdev(values)
+  # As many decimals as the mean has.
+  plain = mean.replace(',', '').replace('.', '', 1).isdigit()
+  return f'{mean} ± ' + (f'{deviation:.{len(mean.partition(".")[2])}f}' if plain else show(deviation))
+
+
+def _text(table):
+  rows = [table.titles, *table.rows]
+  widths = [max(len(row[i]) for row in rows) for i in range(len(table.titles))]
+  ends = (0, len(widths) - 1)
+  align = lambda row: '  '.join(
+    cell.ljust(width) if i in ends else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))
+  ).rstrip()
+  return '\n'.join([align(table.titles), '  '.join('-' * width for width in widths), *map(align, table.rows)])
+
+
+def _markdown(table):
+  rule = ['---', *(['---:'] * (len(table.titles) - 2)), '---']
+  rows = [
+    [f'**{cell}**' if bold else cell.replace('|', '\\|') for cell, bold in zip(row, bolds)]
+    for row, bolds in zip(table.rows, table.best)
+  ]
+  return '\n'.join('| ' + ' | '.join(row) + ' |' for row in (table.titles, rule, *rows))
+
+
+def _html(table):
+  head = ''.join(f'<th scope="col">{html.escape(title)}</th>' for title in table.titles)
+  body = ''
+  for (name, *cells), (_, *bolds) in zip(table.rows, table.best):
+    shown = [f'<strong>{html.escape(cell)}</strong>' if bold else html.escape(cell) for cell, bold in zip(cells, bolds)]
+    body += f'<tr><th scope="row">{html.escape(name)}</th>' + ''.join(f'<td>{cell}</td>' for cell in shown) + '</tr>\n'
+  return f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'

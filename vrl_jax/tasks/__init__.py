@@ -1,0 +1,1 @@
+"""The tasks, one module each; see `vrl_jax.tasks.base`."""

@@ -1,0 +1,1 @@
+"""Command-line tools: `python -m vrl_jax.tools.<name>`."""

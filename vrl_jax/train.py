@@ -1,0 +1,213 @@
+"""The training loop that launch.py, notebooks, tests and benchmarks all call."""
+
+import math
+import os
+import sys
+import time
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from tqdm import tqdm
+
+from vrl_jax import devices
+from vrl_jax.arrangement import first_copy
+from vrl_jax.checkpoint import Checkpoints, restore_newest
+from vrl_jax.config import validate
+from vrl_jax.errors import UserError
+from vrl_jax.experiment import make_experiment
+from vrl_jax.measuring import Measuring
+from vrl_jax.runfolder import RunFolder
+from vrl_jax.schedule import Pacer, Segment, segments
+from vrl_jax.signals import Interrupted, StopRequest, stop_requests
+
+_STEPS_PER_DISPATCH = 2000
+
+
+class Diverged(UserError):
+  """The loss or the parameters are no longer finite."""
+
+  exit_status = 4
+
+
+def train_and_evaluate(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> dict[str, Any]:
+  """Trains as the config says, from the last checkpoint if there is one.
+
+  Args:
+    config: a whole config (`vrl_jax.config.default_config` with a task's own fields).
+    workdir: the run's folder; gets config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
+
+  Returns:
+    What summary.json holds: the last log line, `status` and `resumed_from_step`.
+
+  Raises:
+    UserError: bad input; its kinds Diverged (a loss that is not finite) and Interrupted (SIGTERM or SIGINT).
+  """
+  validate(config)
+  devices.prepare(config.devices, workers=config.workers)
+  with jax.enable_x64(config.x64), RunFolder(workdir, config) as folder:
+    if folder.summary and folder.summary['status'] == 'finished':
+      print(f'{folder.path}: finished already, at step {folder.summary["step"]}')
+      return folder.summary
+    if folder.summary and folder.summary['status'] == 'diverged':
+      raise Diverged(folder.summary['message'])
+    with stop_requests() as stop, Checkpoints(folder.path) as checkpoints:
+      return _Run(config, folder, checkpoints, stop).to_the_end()
+
+
+class _Run:
+  """Where a run stands, and what moves it on."""
+
+  def __init__(self, config: ml_collections.ConfigDict, folder: RunFolder, checkpoints: Checkpoints, stop: StopRequest):
+    self.began = time.perf_counter()
+    self.config, self.folder, self.checkpoints, self.stop = config, folder, checkpoints, stop
+    self.experiment = make_experiment(config, folder.shared)
+    self.engine = self.experiment.engine
+    self.measuring = Measuring(self.experiment)
+    self.pacers: dict[int, Pacer] = {}
+    self.state = self.engine.init(self.experiment.params)
+    self.step, self.seconds_before = 0, 0.0
+    restored = restore_newest(checkpoints, self.state, self.experiment.arrangement)
+    if restored is not None:
+      self.step, self.state, about = restored
+      self.seconds_before = about['seconds']
+    self.resumed_from_step = self.step
+    self.lines = folder.keep_metrics_until(self.step) if restored else folder.keep_metrics_until(-1)
+    self.saved_step, self.saved_at = self.step, time.monotonic()
+    folder.write_json('partition.json', self.experiment.class_table())
+    print(self.experiment.describe(config, self.step))
+
+  def to_the_end(self) -> dict[str, Any]:
+    experiment, config = self.experiment, self.config
+    steps = experiment.periods.steps
+    interval = 1 if config.log_every_step else config.eval_every * experiment.steps_per_epoch
+    if not self.lines:
+      self.log(self.measuring.line(0, self.engine.consensus(self.state)))
+    with tqdm(total=steps, initial=self.step, unit='step', leave=False, disable=not sys.stdout.isatty()) as self.bar:
+      for segment in segments(experiment.periods, interval, self.step):
+        if config.log_every_step:
+          self.traced_round(*segment.logged)
+        else:
+          self.segment(segment)
+        self.maintain()
+    if self.saved_step < self.step:
+      self.save()
+    self.checkpoints.wait()
+    return self.write_summary('finished')
+
+  def segment(self, segment: Segment) -> None:
+    """Runs the plain rounds and the measured one, and logs."""
+    first_step, began, waste = self.step, time.perf_counter(), self.wasted()
+    for start, length, count in segment.plain:
+      self.plain_rounds(start, length, count)
+    start, length = segment.logged
+    self.state, scalars = self.engine.measure(self.state, self.experiment.feed.items(start, length, 1))
+    scalars = jax.tree.map(lambda x: float(x[0]), first_copy(scalars))  # waits
+    seconds = time.perf_counter() - began - (self.wasted() - waste)
+    self.advance(length)
+    scalars['step_loss'] = scalars.pop('loss_sum') / (self.step - self.lines[-1]['step'])
+    scalars['examples_per_second'] = self.examples(self.step - first_step) / seconds
+    self.log(self.measuring.line(self.step, self.engine.consensus(self.state), scalars))
+
+  def plain_rounds(self, start: int, length: int, count: int) -> None:
+    """Dispatches `count` rounds, the next ones before the last are done."""
+    capacity = max(1, _STEPS_PER_DISPATCH // length) if self.experiment.feed.on_device else 1
+    pacer = self.pacers.setdefault(length, Pacer(capacity))
+    pending, noted = None, time.perf_counter()
+    while count:
+      rounds = pacer.rounds(min(count, self.rounds_to_checkpoint()))
+      items = self.experiment.feed.items(start, length, rounds, capacity)
+      waste = self.wasted()
+      self.state, token = self.engine.run(self.state, items, rounds)
+      if pending is None:
+        noted += self.wasted() - waste
+      else:
+        pending[0].block_until_ready()
+        now = time.perf_counter()
+        pacer.note(pending[1], now - noted)
+        noted = now
+      pending = token, rounds
+      start, count = start + rounds * length, count - rounds
+      self.advance(rounds * length)
+      self.maintain()
+
+  def traced_round(self, start: int, length: int) -> None:
+    """Runs one round and logs every step of it."""
+    began, waste = time.perf_counter(), self.wasted()
+    items = self.experiment.feed.items(start, length, 1)
+    self.state, (scalars, models) = self.engine.trace(self.state, items)
+    scalars = jax.tree.map(lambda x: x[0], first_copy(scalars))
+    rate = self.examples(length) / (time.perf_counter() - began - (self.wasted() - waste))
+    scalars['step_loss'] = scalars.pop('loss_sum')
+    for t in range(length):
+      now = {name: float(values[t]) for name, values in scalars.items()} | {'examples_per_second': rate}
+      self.log(self.measuring.line(start + t + 1, self.measuring.model_of_step(models, t), now))
+    self.advance(length)
+
+  def examples(self, steps: int) -> int:
+    return steps * self.config.workers * self.config.batch_size
+
+  def wasted(self) -> float:
+    """Seconds that are not training."""
+    return self.engine.compile_seconds + self.checkpoints.seconds
+
+  def seconds(self) -> float:
+    return self.seconds_before + time.perf_counter() - self.began
+
+  def advance(self, steps: int) -> None:
+    self.step += steps
+    self.bar.update(steps)
+
+  def log(self, line: dict[str, Any]) -> None:
+    line = line | {'seconds': round(self.seconds(), 3)}
+    finite = all(math.isfinite(line[name] or 0.0) for name in ('train_loss', 'step_loss', 'consensus_distance'))
+    before = self.lines[-1] if self.lines else line
+    self.lines.append(line)
+    self.folder.append_metrics([line])
+    if not finite:
+      message = (
+        f'{self.folder.path}: {self.config.algorithm} diverged by step {line["step"]} '
+        f'(learning_rate={self.config.learning_rate:g}, period={self.experiment.periods.period}; last finite train '
+        f'loss {before["train_loss"]:.4g} at step {before["step"]}): try a smaller learning_rate or period'
+      )
+      self.write_summary('diverged', message=message)
+      raise Diverged(message)
+    if line['step']:
+      sent = line['communications']
+      self.bar.set_postfix_str(f'loss {line["train_loss"]:.4g}, {sent} communications', refresh=False)
+
+  def rounds_to_checkpoint(self) -> int:
+    every = self.config.checkpoint_every
+    return every - self.experiment.periods.rounds_before(self.step) % every if every else sys.maxsize
+
+  def maintain(self) -> None:
+    """Between two dispatches: checkpoints when due, and stops when asked to."""
+    rounds, every = self.experiment.periods.rounds_before, self.config.checkpoint_every
+    due = every and rounds(self.step) // every > rounds(self.saved_step) // every
+    minutes = self.config.checkpoint_minutes
+    due = due or (minutes and time.monotonic() - self.saved_at >= 60 * minutes)
+    asked = self.stop.signum
+    if (due or asked) and self.saved_step < self.step:
+      self.save()
+    if asked and self.step < self.experiment.periods.steps:
+      self.checkpoints.wait()
+      self.write_summary('interrupted')
+      raise Interrupted(
+        f'{self.folder.path}: stopped at step {self.saved_step} of {self.experiment.periods.steps}; '
+        'the same command with this --workdir goes on from there',
+        asked,
+      )
+
+  def save(self) -> None:
+    finite = all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(self.state.params))
+    if finite:  # else the next log point ends the run, and the last good checkpoint stays the newest
+      about = {'seconds': self.seconds()}
+      self.checkpoints.save(self.step, self.state, about, self.lines[-1]['train_loss'])
+      self.saved_step, self.saved_at = self.step, time.monotonic()
+
+  def write_summary(self, status: str, **more: Any) -> dict[str, Any]:
+    line = self.lines[-1] if self.lines else {'step': self.step}
+    summary = line | {'status': status, 'resumed_from_step': self.resumed_from_step, **self.experiment.facts(), **more}
+    self.folder.write_json('summary.json', summary)
+    return summary
