@@ -38,6 +38,7 @@ def default_config() -> ml_collections.ConfigDict:
   config.seed = 0
   config.eval_every = 1.0  # epochs
   config.log_every_step = False  # for small models: it measures, and so communicates, at every step
+  config.init_epochs = 0.0  # of plain single-stream SGD before the start
   config.partition = 'by_class'
   config.dirichlet_alpha = 0.5
   config.similarity_percent = 10.0
@@ -74,7 +75,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     _whole(config, name, least)
   for name in ('learning_rate', 'eval_every'):
     _number(config, name, positive=True)
-  for name in ('weight_decay', 'momentum', 'checkpoint_minutes'):
+  for name in ('weight_decay', 'momentum', 'checkpoint_minutes', 'init_epochs'):
     _number(config, name)
   if config.momentum >= 1:
     raise UserError(f'momentum={config.momentum}, must be at least 0 and less than 1')

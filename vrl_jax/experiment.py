@@ -16,6 +16,7 @@ from vrl_jax.data.feed import Feed
 from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
 from vrl_jax.data.stream import index_stream
 from vrl_jax.errors import UserError
+from vrl_jax.initial import initial_params
 from vrl_jax.optimizers import clipping, inner_optimizer
 from vrl_jax.periods import Periods, auto_period, make_periods
 from vrl_jax.tasks.base import Task, make_task
@@ -79,7 +80,7 @@ class Experiment(NamedTuple):
     return '\n'.join(lines)
 
 
-def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path | None = None) -> Experiment:
+def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> Experiment:
   """Builds what the config describes.
 
   Args:
@@ -97,10 +98,9 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path | No
     identical = config.partition == 'identical'
     period = auto_period(config.algorithm, steps=steps, workers=config.workers, identical_data=identical)
   periods = make_periods(steps, period, config.first_period)
-  del shared
-  params = jax.tree.map(np.asarray, task.init(jax.random.key(config.seed)))
   algorithm = make_algorithm(config, steps)
-  check_algorithm(algorithm, params, config.workers)
+  check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
+  params = initial_params(config, task, shared)
   feed = Feed(task.train, stream, arrangement, frozen=task.frozen, where=config.feed)
   engine = rounds.Engine(algorithm, task.loss, arrangement, feed.supply, seed=config.seed)
   sends = traffic(algorithm, params)

@@ -1,9 +1,10 @@
 """The command line: flags to a config, and mistakes to one line and an exit status."""
 
 import datetime
-import os
+import difflib
 import pathlib
 import sys
+from unittest import mock
 
 import ml_collections
 from absl import flags, logging
@@ -31,23 +32,62 @@ def main(argv: list[str]) -> int:
 
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, pathlib.Path]:
   """Reads the flags."""
+  try:
+    config, workdir, rest = _flags(argv)
+  except (KeyError, AttributeError, flags.UnrecognizedFlagError) as error:
+    raise UserError(_unknown_field(argv, error)) from error
+  except Exception as error:  # a config file can raise anything at all
+    raise UserError(_config_trouble(error)) from error
+  if len(rest) > 1:
+    raise UserError(f'unexpected argument {rest[1]!r}; usage: {USAGE}')
+  if config is None:
+    raise UserError(f'--config is missing; usage: {USAGE}')
+  if 'task' not in config:
+    raise UserError(f'the config has no field "task": build it on vrl_jax.config.default_config(); usage: {USAGE}')
+  default = pathlib.Path('runs') / f'{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}_{config.task}'
+  return config, pathlib.Path(workdir or default)
+
+
+def _flags(argv):
   values = flags.FlagValues()
   config = config_flags.DEFINE_config_file('config', None, 'the config file', lock_config=True, flag_values=values)
   workdir = flags.DEFINE_string('workdir', None, 'the folder of the run', flag_values=values)
   asked_for_help = flags.DEFINE_bool('help', False, 'show this help', short_name='h', flag_values=values)
-  try:
+  with mock.patch.object(sys, 'argv', argv):  # where ml_collections looks for --config.FIELD
     rest = values(argv)
-  except Exception as error:  # a config file can raise anything at all
-    raise UserError(_explain(error, argv)) from error
   if asked_for_help.value:
-    print(f'usage: {USAGE}\n\n{values.main_module_help() or values.get_help()}')
+    print(
+      f'usage: {USAGE}\n\nEvery field of the config can be given as a flag. Without --workdir a dated folder in runs/ is used.'
+    )
     raise SystemExit(0)
-  if len(rest) > 1:
-    raise UserError(f'unexpected argument {rest[1]!r}; usage: {USAGE}')
-  if config.value is None:
-    raise UserError(f'--config is missing; usage: {USAGE}')
-  default = pathlib.Path('runs') / f'{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}_{config.value.task}'
-  return config.value, pathlib.Path(workdir.value or default)
+  if config.value is not None and not isinstance(config.value, ml_collections.ConfigDict):
+    str(config.value.task)  # a file that did not load says why when it is touched
+  return config.value, workdir.value, rest
+
+
+def _unknown_field(argv, error):
+  try:
+    overrides = ('--config.', '-config.')
+    config, _, _ = _flags([arg for arg in argv if not arg.startswith(overrides)])
+    known = sorted(config.keys())
+    given = [arg.split('=')[0].split('config.')[1] for arg in argv if arg.startswith(overrides)]
+    unknown = [name for name in given if name.split('.')[0] not in known]
+  except Exception:  # then the file itself is at fault
+    return _config_trouble(error)
+  if not unknown:
+    return _one_line(error)
+  close = difflib.get_close_matches(unknown[0], known, n=1)
+  hint = f'did you mean {close[0]!r}?' if close else f'it has {", ".join(known)}'
+  return f'the config has no field {unknown[0]!r}; {hint}'
+
+
+def _config_trouble(error):
+  # ml_collections wraps what went wrong in several lines of where it looked, or in a whole traceback: the last counts.
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+  if isinstance(error, flags.Error) and len(lines) == 1:
+    return lines[0]
+  what = lines[-1].split('earlier failure to load: ')[-1]
+  return f'the config file cannot be loaded: {what}'
 
 
 def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
@@ -62,11 +102,6 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
     summary = train_and_evaluate(config, workdir)
     shown = ('step', 'train_loss', 'test_accuracy', 'distance_to_optimum', 'communications', 'seconds')
     print(', '.join(f'{name} {summary[name]:.6g}' for name in shown if summary.get(name) is not None))
-
-
-def _explain(error, argv):
-  given = [arg for arg in argv if arg.startswith(('--config=', '-config='))]
-  return f'{_one_line(error)} ({", ".join(given)})' if given else _one_line(error)
 
 
 def _one_line(error):

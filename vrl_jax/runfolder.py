@@ -35,27 +35,36 @@ class RunFolder:
     """
     self.path = pathlib.Path(workdir)
     self._config = json.loads(config.to_json_best_effort())
+    self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
     try:
       self.path.mkdir(parents=True, exist_ok=True)
-      self._lock = open(self.path / '.lock', 'a+')  # noqa: SIM115: held until the run ends
+      self._lock = open(self.path / '.lock', 'a+')  # held until the run ends
     except OSError as error:
       raise UserError(f'{self.path}: cannot write there ({error.strerror}): choose another --workdir') from error
     try:
       fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-      self._lock.close()
-      raise UserError(f'{self.path}: another process is running in this folder; wait for it or stop it') from error
-    try:
       self._check_config()
       self.summary = self._read_json('summary.json')
+    except BlockingIOError as error:
+      self._lock.close()
+      raise UserError(f'{self.path}: another process is running in this folder; wait for it or stop it') from error
     except BaseException:
       self._lock.close()
       raise
+
+  def claim(self) -> None:
+    """Makes the folder this run's, once it is known that the run can start."""
+    self.write_json('config.json', self._config)
+    self._made = []
 
   def __enter__(self):
     return self
 
   def __exit__(self, *_):
+    if self._made:
+      (self.path / '.lock').unlink()
+      for path in self._made:
+        path.rmdir()
     self._lock.close()  # the lock goes with the file, and with the process if that dies
 
   @property
@@ -97,7 +106,6 @@ class RunFolder:
     if stored is None:
       if (self.path / 'metrics.jsonl').exists() or (self.path / 'sweep.json').exists():
         raise UserError(f'{self.path}: holds other results and no config.json; choose another --workdir')
-      self.write_json('config.json', self._config)
       return
     keys = sorted((stored.keys() | self._config.keys()) - set(HOW_NOT_WHAT))
     differing = [

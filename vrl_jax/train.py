@@ -16,7 +16,7 @@ from vrl_jax.arrangement import first_copy
 from vrl_jax.checkpoint import Checkpoints, restore_newest
 from vrl_jax.config import validate
 from vrl_jax.errors import UserError
-from vrl_jax.experiment import make_experiment
+from vrl_jax.experiment import Experiment, make_experiment
 from vrl_jax.measuring import Measuring
 from vrl_jax.runfolder import RunFolder
 from vrl_jax.schedule import Pacer, Segment, segments
@@ -52,17 +52,26 @@ def train_and_evaluate(config: ml_collections.ConfigDict, workdir: str | os.Path
       return folder.summary
     if folder.summary and folder.summary['status'] == 'diverged':
       raise Diverged(folder.summary['message'])
+    experiment = make_experiment(config, folder.shared)
+    folder.claim()
     with stop_requests() as stop, Checkpoints(folder.path) as checkpoints:
-      return _Run(config, folder, checkpoints, stop).to_the_end()
+      return _Run(config, experiment, folder, checkpoints, stop).to_the_end()
 
 
 class _Run:
   """Where a run stands, and what moves it on."""
 
-  def __init__(self, config: ml_collections.ConfigDict, folder: RunFolder, checkpoints: Checkpoints, stop: StopRequest):
+  def __init__(
+    self,
+    config: ml_collections.ConfigDict,
+    experiment: Experiment,
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    stop: StopRequest,
+  ):
     self.began = time.perf_counter()
     self.config, self.folder, self.checkpoints, self.stop = config, folder, checkpoints, stop
-    self.experiment = make_experiment(config, folder.shared)
+    self.experiment = experiment
     self.engine = self.experiment.engine
     self.measuring = Measuring(self.experiment)
     self.pacers: dict[int, Pacer] = {}
@@ -73,7 +82,7 @@ class _Run:
       self.step, self.state, about = restored
       self.seconds_before = about['seconds']
     self.resumed_from_step = self.step
-    self.lines = folder.keep_metrics_until(self.step) if restored else folder.keep_metrics_until(-1)
+    self.lines = folder.keep_metrics_until(-1 if restored is None else self.step)
     self.saved_step, self.saved_at = self.step, time.monotonic()
     folder.write_json('partition.json', self.experiment.class_table())
     print(self.experiment.describe(config, self.step))

@@ -53,7 +53,13 @@ def test_settings_have_entries_of_their_own(source):
 
 
 @pytest.mark.parametrize(
-  'damage', [lambda data: b'', lambda data: data[:-30], lambda data: data.replace(b'\xe9', b'\xe8')]
+  'damage',
+  [
+    lambda data: b'',
+    lambda data: data[:-30],
+    lambda data: data.replace(b'\xe9', b'\xe8'),
+    lambda data: data.replace(b'text', b'tixt'),
+  ],
 )
 def test_a_damaged_entry_is_built_again(source, damage):
   source.load()

@@ -54,12 +54,17 @@ def cached(
   entry = cache_dir() / f'{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npz'
   with contextlib.suppress(DataError, OSError):
     arrays = read_npz(entry)
-    if str(arrays.pop(_FINGERPRINT, '')) == fingerprint:
+    if str(arrays.pop(_FINGERPRINT, '')) == _signed(fingerprint, arrays):
       return arrays
   arrays = build()
   with contextlib.suppress(OSError):
-    _write(entry, {**arrays, _FINGERPRINT: np.array(fingerprint)})
+    _write(entry, {**arrays, _FINGERPRINT: np.array(_signed(fingerprint, arrays))})
   return arrays
+
+
+def _signed(fingerprint: str, arrays: Mapping[str, np.ndarray]) -> str:
+  """With the names of the arrays: a damaged zip directory can lose some without another sign."""
+  return json.dumps([fingerprint, sorted(arrays)])
 
 
 def _write(entry: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:

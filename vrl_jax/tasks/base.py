@@ -40,7 +40,8 @@ class Task(NamedTuple):
 
 def task_names() -> list[str]:
   """The tasks there are: the modules beside this one."""
-  return sorted(module.name for module in pkgutil.iter_modules(vrl_jax.tasks.__path__) if module.name != 'base')
+  modules = pkgutil.iter_modules(vrl_jax.tasks.__path__)
+  return sorted(module.name for module in modules if module.name != 'base' and not module.name.startswith('_'))
 
 
 def make_task(config: Any) -> Task:

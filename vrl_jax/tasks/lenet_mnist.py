@@ -1,0 +1,48 @@
+"""LeNet-5 on MNIST: 28×28 images resized to 32×32 and normalised, as in the paper."""
+
+from typing import Any
+
+import numpy as np
+
+from vrl_jax.data.mnist import load_mnist, load_mnist_5k
+from vrl_jax.errors import UserError
+from vrl_jax.models.lenet import LeNet
+from vrl_jax.tasks._classification import classification_task
+from vrl_jax.tasks.base import Task
+
+_MEAN, _DEVIATION = 0.1307, 0.3081
+_SIDE = 32
+_DATASETS = {
+  'mnist': lambda config: load_mnist(config.data_dir),
+  'mnist_5k': lambda config: load_mnist_5k(),
+}
+
+
+def make_task(config: Any) -> Task:
+  """LeNet on `config.dataset`: 'mnist' (in `data_dir` or prepared by TFDS) or 'mnist_5k' (embedded)."""
+  if config.dataset not in _DATASETS:
+    raise UserError(f'dataset={config.dataset!r}, must be one of {", ".join(_DATASETS)}')
+  splits = _DATASETS[config.dataset](config)
+  train, test = ({'input': prepare_images(s['image']), 'label': s['label']} for s in (splits.train, splits.test))
+  return classification_task(LeNet(), train, test, splits.class_names)
+
+
+def prepare_images(images: np.ndarray) -> np.ndarray:
+  """uint8 [n, 28, 28] to normalised float32 [n, 32, 32, 1], resized bilinearly."""
+  rows = bilinear(_SIDE, images.shape[1])
+  columns = bilinear(_SIDE, images.shape[2])
+  out = np.empty((len(images), _SIDE, _SIDE, 1), np.float32)
+  for start in range(0, len(images), 4096):
+    part = images[start : start + 4096].astype(np.float32) / 255
+    out[start : start + 4096, :, :, 0] = (rows @ part @ columns.T - _MEAN) / _DEVIATION
+  return out
+
+
+def bilinear(size: int, old: int) -> np.ndarray:
+  """The matrix [size, old] that stretches a line of pixels, with pixel centres at halves, as image libraries do.
+
+  >>> bilinear(4, 2).tolist()
+  [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
+  """
+  centres = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)
+  return np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(old)[None])).astype(np.float32)
