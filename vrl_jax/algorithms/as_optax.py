@@ -1,5 +1,6 @@
 """An algorithm as a plain optax transform that communicates by itself."""
 
+import numbers
 from typing import NamedTuple
 
 import jax
@@ -59,8 +60,8 @@ def as_optax(
   """
   first_period = period if first_period is None else first_period
   for name, value in (('period', period), ('first_period', first_period)):
-    if value < 1:
-      raise ValueError(f'{name}={value}, must be at least 1')
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+      raise ValueError(f'{name}={value!r}, must be a whole number of at least 1')
 
   def init(params):
     return AsOptaxState(jnp.zeros([], jnp.int32), algorithm.init(params))

@@ -1,6 +1,7 @@
 """Whether an inner optimizer is linear in the gradient, which VRL-SGD's Δ needs."""
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from vrl_jax.algorithms.base import Params, State
@@ -13,7 +14,7 @@ _ADVICE = (
 
 
 def require_linear(inner: optax.GradientTransformation, params: Params, state: State) -> None:
-  """Raises ValueError unless the inner optimizer's update is linear (affine, with weight decay) in the gradient.
+  """Raises ValueError unless the inner optimizer's update and new state are linear (affine, with weight decay) in the gradient.
 
   JAX itself decides: only a linear function can be transposed. A numerical test would miss clipping, which is linear
   for small gradients.
@@ -24,12 +25,17 @@ def require_linear(inner: optax.GradientTransformation, params: Params, state: S
     state: `inner.init(params)`.
   """
 
-  def transpose(grads):
-    return jax.linear_transpose(lambda g: inner.update(g, state, params)[0], grads)(grads)
+  def step(grads):
+    updates, new = inner.update(grads, state, params)
+    # The new state too: a preconditioner may wait in it for the next step, as in ACProp.
+    return updates, [x for x in jax.tree.leaves(new) if jnp.issubdtype(jax.typeof(x).dtype, jnp.inexact)]
 
+  refusal = 'the inner optimizer of vrl_sgd cannot stand behind Δ: '
   try:
-    jax.eval_shape(transpose, params)
+    outputs = jax.eval_shape(step, params)
+  except TypeError as error:  # a transform that demands extra arguments, which nobody has before the first step
+    raise ValueError(f'{refusal}its linearity cannot be checked ({error}). {_ADVICE}') from error
+  try:
+    jax.eval_shape(lambda grads, outputs: jax.linear_transpose(step, grads)(outputs), params, outputs)
   except Exception as error:  # JAX has no one type for "cannot be transposed"
-    # A TypeError comes from a transform that demands extra arguments, which nobody has before the first step.
-    why = f'its linearity cannot be checked ({error})' if isinstance(error, TypeError) else 'it is not linear'
-    raise ValueError(f'the inner optimizer of vrl_sgd cannot stand behind Δ: {why}. {_ADVICE}') from error
+    raise ValueError(f'{refusal}it is not linear. {_ADVICE}') from error

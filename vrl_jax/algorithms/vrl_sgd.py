@@ -87,7 +87,7 @@ def vrl_sgd(
     probe = inner.init(unit)
     if not assume_linear:
       require_linear(inner, unit, probe)
-    delta = jax.tree.map(lambda x: jnp.zeros(x.shape, wide_dtype(x)), params)
+    delta = jax.tree.map(lambda x: jnp.zeros_like(x, wide_dtype(x)), params)
     return VRLSGDState(inner.init(params), delta, probe, unit)
 
   def update(grads, state, params=None, **extra_args):

