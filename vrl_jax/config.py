@@ -46,6 +46,7 @@ def default_config() -> ml_collections.ConfigDict:
   config.checkpoint_every = 0  # rounds; 0: by time alone
   config.checkpoint_minutes = 5.0  # 0: by rounds alone
   config.x64 = False
+  config.compilation_cache = True
   for name, default in algorithm_options().items():
     config[name] = config_dict.placeholder(float) if default is None else default
   return config

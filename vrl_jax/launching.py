@@ -10,6 +10,7 @@ import ml_collections
 from absl import flags, logging
 from ml_collections import config_flags
 
+from vrl_jax import devices
 from vrl_jax.errors import UserError
 
 USAGE = 'launch.py --config CONFIG.py [--workdir DIR] [--config.FIELD=VALUE …]'
@@ -95,6 +96,8 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
   from vrl_jax.sweep import run_sweep
   from vrl_jax.train import train_and_evaluate
 
+  if config.get('compilation_cache'):
+    devices.use_compilation_cache()
   print(f'workdir: {workdir}')
   if config.get('sweep'):
     run_sweep(config, workdir)

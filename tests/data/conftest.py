@@ -3,6 +3,7 @@
 import os
 import pathlib
 import socket
+import sys
 
 import pytest
 
@@ -28,3 +29,18 @@ def real_data() -> pathlib.Path:
   if not folder:
     pytest.skip('real data: set VRL_JAX_DATA to a folder with mnist/, dbpedia_csv/, glove/ and tiny_imagenet/')
   return pathlib.Path(folder)
+
+
+@pytest.fixture
+def builders():
+  return pytest.importorskip('vrl_jax.data.builders', exc_type=ImportError)
+
+
+@pytest.fixture
+def tfds(builders):
+  """TFDS; the test must not make it import TensorFlow, also on a machine that has it."""
+  import tensorflow_datasets
+
+  before = 'tensorflow' in sys.modules
+  yield tensorflow_datasets
+  assert ('tensorflow' in sys.modules) == before

@@ -14,7 +14,7 @@ _ADVICE = (
 
 
 def require_linear(inner: optax.GradientTransformation, params: Params, state: State) -> None:
-  """Raises ValueError unless the inner optimizer's update and new state are linear (affine, with weight decay) in the gradient.
+  """Raises ValueError unless the inner optimizer's step is linear (affine, with weight decay) in the gradient.
 
   JAX itself decides: only a linear function can be transposed. A numerical test would miss clipping, which is linear
   for small gradients.

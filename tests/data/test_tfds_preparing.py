@@ -1,8 +1,7 @@
-"""The TFDS path for real, with the network blocked."""
+"""Preparing with TFDS for real, with the network blocked: our builders and TFDS' own."""
 
 import hashlib
 import importlib.util
-import json
 import subprocess
 import sys
 import tarfile
@@ -16,21 +15,6 @@ from vrl_jax.data import archives, dbpedia, mnist, prepare, prepared
 from vrl_jax.errors import DataError
 
 pytestmark = pytest.mark.usefixtures('no_network')
-
-
-@pytest.fixture
-def builders():
-  return pytest.importorskip('vrl_jax.data.builders', exc_type=ImportError)
-
-
-@pytest.fixture
-def tfds(builders):
-  """TFDS; the test must not make it import TensorFlow, also on a machine that has it."""
-  import tensorflow_datasets
-
-  before = 'tensorflow' in sys.modules
-  yield tensorflow_datasets
-  assert ('tensorflow' in sys.modules) == before
 
 
 def test_importing_our_packages_imports_neither_tensorflow_nor_tfds():
@@ -125,78 +109,6 @@ def test_a_bad_row_is_told_through_tfds_in_our_words(tmp_path, tfds):
   with pytest.raises(DataError, match=r"^[^\n]*test.csv, line 2: class '15' is not in 1\.\.14[^\n]*$"):
     prepare.prepare('dbpedia', tmp_path)
   assert prepared.find_prepared('dbpedia14') is None
-
-
-def prepare_small_mnist(tfds, data_dir, test='test', label='label'):
-  """Prepares what TFDS' own builder would, but without TensorFlow: from PNG bytes."""
-  from PIL import Image
-
-  class Mnist(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    name = 'mnist'
-    VERSION = tfds.core.Version('3.0.1')
-
-    def _info(self):
-      kinds = {'image': tfds.features.Image(shape=(28, 28, 1)), label: tfds.features.ClassLabel(num_classes=10)}
-      return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(kinds))
-
-    def _split_generators(self, dl_manager):
-      return {'train': self._generate_examples(30), test: self._generate_examples(20)}
-
-    def _generate_examples(self, size):
-      for key, (image, digit) in enumerate(zip(*samples.mnist_arrays(size))):
-        yield key, {'image': Image.fromarray(image), label: int(digit)}
-
-  Mnist(data_dir=data_dir, file_format='array_record').download_and_prepare(file_format='array_record')
-
-
-@pytest.mark.parametrize('place', ['tfds', 'data'])
-def test_mnist_is_read_from_tfds_and_cached(tmp_path, tfds, place, monkeypatch):
-  prepare_small_mnist(tfds, tmp_path / place)
-  splits = mnist.load_mnist(tmp_path / 'data')
-  for split, size in (('train', 30), ('test', 20)):
-    arrays = getattr(splits, split)
-    assert arrays['image'].shape == (size, 28, 28) and arrays['image'].dtype == np.uint8
-    images, labels = samples.mnist_arrays(size)
-    found = {image.tobytes(): label for image, label in zip(arrays['image'], arrays['label'])}
-    assert found == {image.tobytes(): label for image, label in zip(images, labels)}
-  monkeypatch.setattr(prepared, 'read_prepared', None)
-  again = mnist.load_mnist(tmp_path / 'data')
-  np.testing.assert_array_equal(again.train['image'], splits.train['image'])
-  samples.write_mnist(tmp_path / 'data' / 'mnist', packed=False)  # files come first
-  np.testing.assert_array_equal(mnist.load_mnist(tmp_path / 'data').train['image'], samples.mnist_arrays(30)[0])
-
-
-@pytest.mark.parametrize('damage', [{'test': 'validation'}, {'label': 'digit'}])
-def test_a_prepared_data_set_of_another_kind_is_a_data_error(tmp_path, tfds, damage):
-  prepare_small_mnist(tfds, tmp_path / 'tfds', **damage)
-  with pytest.raises(DataError, match="has no split 'test'|cannot be read .'label'"):
-    mnist.load_mnist()
-
-
-@pytest.mark.parametrize('name', ['dataset_info.json', 'features.json', 'mnist-test.array_record-00000-of-00001'])
-@pytest.mark.parametrize('damage', [lambda data: b'', lambda data: data[: len(data) // 2], lambda data: None])
-def test_a_damaged_prepared_data_set_is_a_data_error(tmp_path, tfds, name, damage):
-  prepare_small_mnist(tfds, tmp_path / 'tfds')
-  path = tmp_path / 'tfds' / 'mnist' / '3.0.1' / name
-  data = damage(path.read_bytes())
-  path.unlink() if data is None else path.write_bytes(data)
-  with pytest.raises(DataError, match=r'^[^\n]*(remove .*and prepare it again|MNIST was not found)[^\n]*$'):
-    mnist.load_mnist()
-
-
-def test_tfrecord_is_refused_with_the_way_out(tmp_path):
-  folder = tmp_path / 'tfds' / 'mnist' / '3.0.1'
-  folder.mkdir(parents=True)
-  (folder / 'dataset_info.json').write_text(json.dumps({'name': 'mnist'}))
-  with pytest.raises(DataError, match='prepared as tfrecord, which only TensorFlow reads: set TFDS_DATA_DIR'):
-    mnist.load_mnist()
-
-
-def test_the_newest_version_is_taken(tmp_path):
-  for version in ('9.0.0', '10.0.0', '10.0.0.incomplete'):
-    (tmp_path / 'tfds' / 'mnist' / version).mkdir(parents=True)
-    (tmp_path / 'tfds' / 'mnist' / version / 'dataset_info.json').touch()
-  assert prepared.find_prepared('mnist').name == '10.0.0'
 
 
 @pytest.mark.skipif(importlib.util.find_spec('tensorflow') is not None, reason='TensorFlow is installed')
