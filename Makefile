@@ -1,10 +1,10 @@
 # Every target sets up .venv by itself; it is quick when that is done. PYTHON chooses the interpreter (3.11 or newer).
 PYTHON ?= python3
-VENV ?= .venv
+VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN = $(VENV)/bin
 WORKDIR ?= runs/demo
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all lint format bench notebooks docs dist clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python launch.py --config configs/figures/quadratic.py --workdir $(WORKDIR)
@@ -26,8 +26,26 @@ format: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-bench
 	$(BIN)/python -m benchmarks
 
+# With the full settings; the executed pages are in site/notebooks.
+notebooks: $(VENV)/.ready-dev
+	$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py
+	$(BIN)/jupyter nbconvert --execute --to html --output-dir site/notebooks notebooks/*.ipynb
+
+docs: $(VENV)/.ready-dev
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet docs site/docs
+	@echo site/docs/index.html
+
+# The wheel, and a run of it in an environment that has nothing else.
+dist: $(VENV)/.ready-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv --clear dist/venv
+	dist/venv/bin/python -m pip install --quiet dist/*.whl
+	cd dist && venv/bin/vrl-jax --config quadratic --workdir smoke
+	rm -rf dist/venv dist/smoke
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info
 
 # PYTHONDONTWRITEBYTECODE makes every start read and compile all of JAX's sources, so bytecode is made here.
 define install

@@ -1,5 +1,7 @@
 """VRL-SGD's divisor and its memory: schedules, hyperparameters, masks, extra arguments, dtypes, momentum."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,7 +149,8 @@ def test_extra_arguments_reach_the_optimizer_and_the_probe():
   x, c = jnp.zeros((8, 7)), jnp.asarray(PROBLEM.c)
   state = jax.vmap(algorithm.init)(x)
   for factor in (1.0, 4.0, 0.5):
-    updates, state = jax.vmap(lambda g, s, x: algorithm.update(g, s, x, factor=factor, unknown=1))(c, state, x)
+    step = functools.partial(algorithm.update, factor=factor, unknown=1)
+    updates, state = jax.vmap(step)(c, state, x)
     x = x + updates
   np.testing.assert_allclose(x, -5.5 * RATE * c, rtol=1e-13)
   np.testing.assert_allclose(state.response, np.full((8, 1), 5.5 * RATE), rtol=1e-13)
@@ -188,6 +191,16 @@ def test_narrow_momentum_keeps_its_dtype(buffers):
   assert {x.dtype for x in jax.tree.leaves((params, state.inner))} == {jnp.dtype(jnp.bfloat16)}
 
 
+def test_injected_hyperparameters_of_narrow_params_keep_their_dtype():
+  algorithm = _vrl(optax.inject_hyperparams(optax.sgd)(0.1, momentum=0.9), buffers='reset')
+  params = jnp.ones((8, 3), jnp.bfloat16)
+  state = jax.vmap(algorithm.init)(params)
+  _, new = jax.vmap(algorithm.update)(params, state, params)
+  _, last = jax.vmap(algorithm.communicate, axis_name='w')(params, new)
+  for other in (new, last):
+    jax.tree.map(lambda a, b: np.testing.assert_equal((a.shape, a.dtype), (b.shape, b.dtype)), state, other)
+
+
 def test_float64_stays_float64():
   _, params, state = _one_period(jnp.float64)
   assert {x.dtype for x in jax.tree.leaves((params, state))} == {jnp.dtype(jnp.float64)}
@@ -212,8 +225,7 @@ def test_momentum_reaches_the_optimum(buffers, nesterov):
 @pytest.mark.parametrize('name', ['local_sgd', 'vrl_sgd'])
 @pytest.mark.parametrize('buffers', ['mean', 'reset'])
 def test_a_communication_touches_the_momentum_and_never_the_counters(name, buffers):
-  schedule = optax.linear_schedule(RATE, 0.0, 100)
-  inner = optax.inject_hyperparams(optax.sgd)(schedule, momentum=0.8)
+  inner = optax.sgd(optax.linear_schedule(RATE, 0.0, 100), momentum=0.8)
   algorithm = vrl_jax.ALGORITHMS[name](inner, buffers=buffers, axis_name='w')
   step, communicate, _ = quadratics.by_hand(algorithm)
   params = quadratics.replicate(quadratics.start(X0))
@@ -223,13 +235,12 @@ def test_a_communication_touches_the_momentum_and_never_the_counters(name, buffe
   _, new = communicate(params, state)
 
   old_inner, new_inner = (s if name == 'local_sgd' else s.inner for s in (state, new))
-  np.testing.assert_array_equal(new_inner.count, np.full(8, 5))
-  np.testing.assert_array_equal(new_inner.hyperparams['learning_rate'], old_inner.hyperparams['learning_rate'])
+  np.testing.assert_array_equal(optax.tree.get(new_inner, 'count'), np.full(8, 5))
   old_trace, new_trace = (quadratics.to_flat(optax.tree.get(s, 'trace')) for s in (old_inner, new_inner))
   expected = np.tile(old_trace.mean(axis=0), (8, 1)) if buffers == 'mean' else np.zeros_like(old_trace)
   np.testing.assert_allclose(new_trace, expected, atol=1e-14)
   if name == 'vrl_sgd':
-    np.testing.assert_array_equal(new.probe.count, np.full(8, 5))
+    np.testing.assert_array_equal(optax.tree.get(new.probe, 'count'), np.full(8, 5))
     assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(optax.tree.get(new.probe, 'trace')))
 
 

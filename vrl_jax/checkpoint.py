@@ -1,7 +1,7 @@
-"""Checkpoints with Orbax: the whole state of every worker, independent of the devices it was on."""
+"""Writes checkpoints with Orbax: the whole state of every worker, independent of the devices it was on."""
 
+import contextlib
 import pathlib
-import sys
 import time
 from typing import Any
 
@@ -10,15 +10,15 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from vrl_jax.arrangement import Arrangement
 from vrl_jax.errors import DataError
+from vrl_jax.restore import FOLDER, describe_leaves, read_about, reason, stored_steps
+from vrl_jax.runfolder import StorageError
 
-FOLDER = 'checkpoints'
 _KEEP = 3
 
 
 class Checkpoints:
-  """The checkpoints of one run; a context manager that waits for the last write.
+  """Writes the checkpoints of one run; a context manager that waits for the last write.
 
   They are written in the background and appear whole or not at all. The last three are kept, and the one whose
   train loss was best when it was made.
@@ -27,101 +27,95 @@ class Checkpoints:
     seconds: the time that `save` has taken from the caller.
   """
 
-  def __init__(self, folder: pathlib.Path):
+  def __init__(self, workdir: pathlib.Path):
     """Opens (or makes) the folder's checkpoints."""
-    policy = checkpoint_managers.AnyPreservationPolicy(
-      [
-        checkpoint_managers.LatestN(_KEEP),
-        checkpoint_managers.BestN(get_metric_fn=lambda metrics: metrics['train_loss'], reverse=True, n=1),
-      ]
-    )
-    options = ocp.CheckpointManagerOptions(preservation_policy=policy, cleanup_tmp_directories=True)
     self.seconds = 0.0
-    self._folder = folder / FOLDER
-    self._manager = ocp.CheckpointManager(self._folder.absolute(), options=options)
+    self._folder = workdir / FOLDER
+    self._policy = _LastAndBest({step: _train_loss(workdir, step) for step in stored_steps(workdir)})
+    options = ocp.CheckpointManagerOptions(preservation_policy=self._policy, cleanup_tmp_directories=True)
+    with self._told():
+      self._manager = ocp.CheckpointManager(self._folder.absolute(), options=options)
 
   def __enter__(self):
     return self
 
-  def __exit__(self, *_):
-    self._manager.close()
+  def __exit__(self, kind, *_):
+    try:
+      with self._told():
+        self._manager.close()
+    except StorageError:
+      if kind is None:  # else what happened first is what counts
+        raise
 
-  def steps(self) -> list[int]:
-    """The steps that have a checkpoint, in order."""
-    return sorted(self._manager.all_steps())
-
-  def save(self, step: int, state: Any, about: dict[str, Any], train_loss: float) -> None:
-    """Starts to write a checkpoint; the state may be donated as soon as this returns.
+  def save(self, step: int, state: Any, about: dict[str, Any]) -> None:
+    """Starts to write a checkpoint.
 
     Args:
       step: the step that the state has reached.
-      state: leaves with the leading axes [D, N/D].
-      about: small facts to store beside it.
-      train_loss: the last one measured, which decides what is the best.
+      state: NumPy leaves [N, ...], which nobody changes from here on.
+      about: small facts to store beside it; `train_loss`, the last one measured, decides which is the best.
+
+    Raises:
+      StorageError: it, or the one before it, cannot be written.
     """
     began = time.perf_counter()
-    args = ocp.args.Composite(state=ocp.args.StandardSave(to_host(state)), about=ocp.args.JsonSave(about))
-    self._manager.save(step, args=args, metrics={'train_loss': train_loss}, force=True)
+    about = about | {'time': time.time(), 'leaves': describe_leaves(state, checksums=True)}
+    args = ocp.args.Composite(state=ocp.args.StandardSave(state), about=ocp.args.JsonSave(about))
+    with self._told():
+      self._policy.train_losses[step] = about['train_loss']
+      self._manager.save(step, args=args, force=True)
     self.seconds += time.perf_counter() - began
 
   def wait(self) -> None:
     """Returns when everything is on disk."""
-    self._manager.wait_until_finished()
+    with self._told():
+      self._manager.wait_until_finished()
 
-  def restore(self, step: int, template: Any, arrangement: Arrangement) -> tuple[Any, dict[str, Any]]:
-    """Reads a checkpoint onto the devices of any arrangement of the same workers.
-
-    Args:
-      step: one of `steps()`.
-      template: a state with the right shapes and types.
-      arrangement: the workers and their devices.
-
-    Returns:
-      The state and what was stored about it.
-
-    Raises:
-      DataError: it cannot be read.
-    """
-    shapes = jax.tree.map(lambda x: np.zeros((arrangement.workers, *x.shape[2:]), x.dtype), template)
-    args = ocp.args.Composite(state=ocp.args.StandardRestore(shapes), about=ocp.args.JsonRestore())
+  @contextlib.contextmanager
+  def _told(self):
     try:
-      stored = self._manager.restore(step, args=args)
-    except Exception as error:  # whatever a damaged file makes Orbax, TensorStore or JSON raise
-      reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-      raise DataError(f'checkpoint of step {step} cannot be read: {reason}') from error
-    return arrangement.split(stored['state']), stored['about']
-
-  def set_aside(self, step: int) -> pathlib.Path:
-    """Renames a checkpoint that cannot be read, so that it is kept and its step can be saved again."""
-    aside = self._folder.with_name(f'unreadable_checkpoint_{step}')
-    (self._folder / str(step)).rename(aside)
-    self._manager.reload()
-    return aside
+      yield
+    except Exception as error:  # whatever Orbax and TensorStore raise when they cannot write
+      raise StorageError(
+        f'{self._folder}: a checkpoint cannot be written ({reason(error)}); those before it are whole'
+      ) from error
 
 
-def restore_newest(
-  checkpoints: Checkpoints, template: Any, arrangement: Arrangement
-) -> tuple[int, Any, dict[str, Any]] | None:
-  """The newest checkpoint that can be read, as (step, state, about); None if there is none at all.
+class _LastAndBest(checkpoint_managers.PreservationPolicy):
+  """Keeps the last checkpoints and the first of those with the least train loss."""
 
-  Raises:
-    DataError: there are checkpoints and none of them can be read.
+  def __init__(self, train_losses):
+    self.train_losses = train_losses
+
+  def should_preserve(self, checkpoints, *, context):
+    del context
+    steps = [checkpoint.step for checkpoint in checkpoints]
+    keep = {*sorted(steps)[-_KEEP:], best_step({step: self.train_losses.get(step) for step in steps})}
+    return [step in keep for step in steps]
+
+
+def best_step(train_losses: dict[int, float | None]) -> int | None:
+  """The first step with the least train loss; None (not readable) is no loss.
+
+  >>> best_step({10: 0.5, 20: 0.25, 30: 0.25, 40: None})
+  20
   """
-  damaged = []
-  for step in reversed(checkpoints.steps()):
-    try:
-      state, about = checkpoints.restore(step, template, arrangement)
-    except DataError as error:
-      damaged.append((step, error))
-      continue
-    for bad, error in damaged:
-      print(f'{error}; going on from step {step}, it is kept as {checkpoints.set_aside(bad)}', file=sys.stderr)
-    return step, state, about
-  if damaged:
-    raise DataError(f'{damaged[0][1]}; no other can be read either: remove the checkpoints folder to start anew')
-  return None
+  known = [(loss, step) for step, loss in train_losses.items() if loss is not None]
+  return min(known)[1] if known else None
 
 
 def to_host(state: Any) -> Any:
   """Leaves [D, N/D, ...] as NumPy copies [N, ...]."""
   return jax.tree.map(lambda x: np.array(x).reshape(-1, *x.shape[2:]), state)
+
+
+def on_host(state: Any) -> Any:
+  """The shapes and types of `to_host`, for a template."""
+  return jax.tree.map(lambda x: jax.ShapeDtypeStruct((x.shape[0] * x.shape[1], *x.shape[2:]), x.dtype), state)
+
+
+def _train_loss(workdir, step):
+  try:
+    return read_about(workdir, step)['train_loss']
+  except DataError:
+    return None

@@ -11,9 +11,16 @@ import ml_collections
 from ml_collections import config_dict
 
 from vrl_jax.algorithms import ALGORITHMS
+from vrl_jax.data.feed import FEEDS
+from vrl_jax.data.partition import PARTITIONS
 from vrl_jax.errors import UserError
+from vrl_jax.optimizers import SCHEDULES
 
-_NOT_OPTIONS = ('inner', 'axis_name')
+# Parameters of the factories that are no fields of their own: the run gives them, or no flag can tell them.
+_NOT_OPTIONS = ('inner', 'axis_name', 'seed', 'corrected')
+
+
+_KINDS = {bool: 'True or False', str: 'text', int: 'a whole number', float: 'a number', tuple: 'a tuple'}
 
 
 def default_config() -> ml_collections.ConfigDict:
@@ -36,6 +43,7 @@ def default_config() -> ml_collections.ConfigDict:
   config.weight_decay = 0.0
   config.clip_norm = config_dict.placeholder(float)  # of each worker's gradient, before everything else
   config.seed = 0
+  config.seeds = ()  # several: a sweep with a run for each
   config.eval_every = 1.0  # epochs
   config.log_every_step = False  # for small models: it measures, and so communicates, at every step
   config.init_epochs = 0.0  # of plain single-stream SGD before the start
@@ -47,6 +55,8 @@ def default_config() -> ml_collections.ConfigDict:
   config.checkpoint_minutes = 5.0  # 0: by rounds alone
   config.x64 = False
   config.compilation_cache = True
+  config.tensorboard = False  # the metrics to WORKDIR/tensorboard too
+  config.wandb = False  # and to Weights & Biases
   for name, default in algorithm_options().items():
     config[name] = config_dict.placeholder(float) if default is None else default
   return config
@@ -65,8 +75,13 @@ def algorithm_options(algorithm: str | None = None) -> dict[str, Any]:
 
 def validate(config: ml_collections.ConfigDict) -> None:
   """Raises UserError, in one line with the value and the choices, for what no run can have."""
-  if config.algorithm not in ALGORITHMS:
-    raise UserError(f'algorithm={config.algorithm!r}, must be one of {", ".join(ALGORITHMS)}')
+  _check_kinds(config)
+  if config.get('seeds'):
+    raise UserError(f'seeds={tuple(config.seeds)} are several runs: launch.py or vrl_jax.sweep.run_sweep runs them')
+  choices = {'algorithm': ALGORITHMS, 'schedule': SCHEDULES, 'partition': PARTITIONS, 'feed': FEEDS}
+  for name, known in choices.items():
+    if config[name] not in known:
+      raise UserError(f'{name}={config[name]!r}, must be one of {", ".join(known)}')
   if config.period != 'auto':
     _whole(config, 'period', 1, 'or "auto"')
   for name, least in (('first_period', 1), ('devices', 1), ('steps', 1)):
@@ -74,10 +89,17 @@ def validate(config: ml_collections.ConfigDict) -> None:
       _whole(config, name, least)
   for name, least in (('workers', 1), ('batch_size', 1), ('seed', 0), ('warmup_steps', 0), ('checkpoint_every', 0)):
     _whole(config, name, least)
-  for name in ('learning_rate', 'eval_every'):
+  for name, bits in (('steps', 31), ('seed', 32)):  # the types that JAX has for them
+    if (config[name] or 0) >= 2**bits:
+      raise UserError(f'{name}={config[name]}, must be less than 2^{bits}')
+  if config.devices and config.workers % config.devices:
+    raise UserError(f'workers={config.workers} cannot be divided over devices={config.devices}')
+  for name in ('learning_rate', 'eval_every', 'dirichlet_alpha'):
     _number(config, name, positive=True)
-  for name in ('weight_decay', 'momentum', 'checkpoint_minutes', 'init_epochs'):
+  for name in ('weight_decay', 'momentum', 'checkpoint_minutes', 'init_epochs', 'similarity_percent'):
     _number(config, name)
+  if config.similarity_percent > 100:
+    raise UserError(f'similarity_percent={config.similarity_percent}, must be at most 100')
   if config.momentum >= 1:
     raise UserError(f'momentum={config.momentum}, must be at least 0 and less than 1')
   if config.nesterov and not config.momentum:
@@ -92,6 +114,22 @@ def validate(config: ml_collections.ConfigDict) -> None:
     if name not in own and config[name] != default:
       takers = ', '.join(a for a in ALGORITHMS if name in algorithm_options(a))
       raise UserError(f'{name}={config[name]!r} means nothing to algorithm={config.algorithm!r}, only to {takers}')
+
+
+def _check_kinds(config):
+  """A config file, a sweep or a notebook can put anything into any field, or leave it out."""
+  defaults = default_config()
+  for name, default in defaults.items():
+    if name not in config:
+      if name == 'seeds':  # the runs of a sweep have none
+        continue
+      raise UserError(f'the config has no field {name!r}: build it on vrl_jax.config.default_config()')
+    kind, value = defaults.get_type(name), config[name]
+    fits = isinstance(value, float | int if kind is float else tuple | list if kind is tuple else kind)
+    if isinstance(value, bool) and kind not in (bool, object):
+      fits = False
+    if not fits and not (value is None and default is None):
+      raise UserError(f'{name}={value!r}, must be {_KINDS[kind]}')
 
 
 def _whole(config, name, least, otherwise=''):

@@ -1,5 +1,6 @@
 """Everything that a config describes, put together and ready to run."""
 
+import inspect
 import pathlib
 from typing import Any, NamedTuple
 
@@ -109,9 +110,12 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
 
 def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
   """The config's algorithm around its inner optimizer."""
+  factory = ALGORITHMS[config.algorithm]
   options = {name: config[name] for name in algorithm_options(config.algorithm)}
+  if 'seed' in inspect.signature(factory).parameters:
+    options['seed'] = config.seed
   try:
-    algorithm = ALGORITHMS[config.algorithm](inner_optimizer(config, steps), axis_name=rounds.AXES, **options)
+    algorithm = factory(inner_optimizer(config, steps), axis_name=rounds.AXES, **options)
   except ValueError as error:
     raise UserError(f'algorithm={config.algorithm!r}: {error}') from error
   return precede(clipping(config), algorithm) if config.clip_norm else algorithm

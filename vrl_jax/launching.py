@@ -3,6 +3,7 @@
 import datetime
 import difflib
 import pathlib
+import shlex
 import sys
 from unittest import mock
 
@@ -11,28 +12,59 @@ from absl import flags, logging
 from ml_collections import config_flags
 
 from vrl_jax import devices
+from vrl_jax.config_files import config_path
 from vrl_jax.errors import UserError
+from vrl_jax.runfolder import StorageError
+from vrl_jax.signals import Interrupted, exit_at_second_interrupt, stop_requests
 
-USAGE = 'launch.py --config CONFIG.py [--workdir DIR] [--config.FIELD=VALUE …]'
+USAGE = 'launch.py (or vrl-jax) --config NAME_OR_FILE [--workdir DIR] [--config.FIELD=VALUE …]'
+_AT_ONCE = 'stopped at once; the same command goes on from the last checkpoint'
 
 
 def main(argv: list[str]) -> int:
-  """Runs launch.py with these arguments (the first is the program's name); returns the exit status."""
-  logging.set_verbosity(logging.WARNING)
+  """Runs launch.py with these arguments (the first is the program's name); returns the exit status.
+
+  Returns:
+    0; 2 for bad input, 3 for bad data or checkpoints, 4 if a run diverged, 5 if the folder cannot be written any more,
+    128 + the signal's number if one stopped it.
+  """
+  logging.set_verbosity(logging.FATAL)  # Orbax reports what the lines below report too, with tracebacks
+  sys.stdout.reconfigure(line_buffering=True)  # so that a log file is complete even if the process is killed
+  workdir = None
   try:
-    config, workdir = parse(argv)
-    run(config, workdir)
+    with exit_at_second_interrupt(_AT_ONCE), stop_requests():
+      config, workdir = parse(argv)
+      run(config, workdir)
+  except Interrupted as error:
+    print(f'{_one_line(error)}; to go on: {_command(argv, workdir)}', file=sys.stderr)
+    return error.exit_status
   except UserError as error:
     print(f'error: {_one_line(error)}', file=sys.stderr)
     return error.exit_status
+  except OSError as error:
+    print(f'error: {_one_line(error)}', file=sys.stderr)
+    return StorageError.exit_status
   except KeyboardInterrupt:
-    print('error: stopped at once; the same command goes on from the last checkpoint', file=sys.stderr)
+    print(_AT_ONCE, file=sys.stderr)
     return 130
   return 0
 
 
+def console() -> int:
+  """The command `vrl-jax`."""
+  return main(sys.argv)
+
+
+def _command(argv, workdir):
+  """The command line that goes on with this run."""
+  command = list(sys.orig_argv if argv is sys.argv else argv)
+  given = any(arg.lstrip('-').split('=')[0] == 'workdir' for arg in argv[1:] if arg.startswith('-'))
+  return shlex.join(command if given or workdir is None else [*command, f'--workdir={workdir}'])
+
+
 def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, pathlib.Path]:
   """Reads the flags."""
+  argv = _with_config_file(argv)
   try:
     config, workdir, rest = _flags(argv)
   except (KeyError, AttributeError, flags.UnrecognizedFlagError) as error:
@@ -47,6 +79,18 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, pathlib.Path]:
     raise UserError(f'the config has no field "task": build it on vrl_jax.config.default_config(); usage: {USAGE}')
   default = pathlib.Path('runs') / f'{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}_{config.task}'
   return config, pathlib.Path(workdir or default)
+
+
+def _with_config_file(argv):
+  """The arguments with the config's name, if it is one, replaced by its file; `:argument` stays behind it."""
+  argv = list(argv)
+  for i, arg in enumerate(argv):
+    flag, equals, value = arg.partition('=')
+    if flag in ('--config', '-config') and (equals or i + 1 < len(argv)):
+      file, *argument = (value if equals else argv[i + 1]).split(':', 1)
+      argv[i : i + (1 if equals else 2)] = [f'--config={":".join([str(config_path(file)), *argument])}']
+      break
+  return argv
 
 
 def _flags(argv):
@@ -93,14 +137,16 @@ def _config_trouble(error):
 
 def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
   """Runs a config, or its sweep, in `workdir`."""
-  from vrl_jax.sweep import run_sweep
-  from vrl_jax.train import train_and_evaluate
+  from vrl_jax.sweep import is_sweep, run_sweep
+  from vrl_jax.train import Diverged, train_and_evaluate
 
   if config.get('compilation_cache'):
     devices.use_compilation_cache()
   print(f'workdir: {workdir}')
-  if config.get('sweep'):
-    run_sweep(config, workdir)
+  if is_sweep(config):
+    diverged = run_sweep(config, workdir).diverged
+    if diverged:
+      raise Diverged(f'{workdir}: {len(diverged)} of the runs diverged: {"; ".join(diverged)}')
   else:
     summary = train_and_evaluate(config, workdir)
     shown = ('step', 'train_loss', 'test_accuracy', 'distance_to_optimum', 'communications', 'seconds')

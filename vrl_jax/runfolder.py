@@ -1,18 +1,28 @@
 """A run's folder: its config, its metrics, its summary, and the lock that keeps a second launch out."""
 
+import contextlib
 import fcntl
 import json
 import math
 import os
 import pathlib
-from typing import Any
+from typing import IO, Any
 
 import ml_collections
 
-from vrl_jax.errors import UserError
+from vrl_jax.errors import DataError, UserError
 
 # Fields that say how a run is carried out and not what it computes: they may differ when it is resumed.
-HOW_NOT_WHAT = ('devices', 'feed', 'checkpoint_every', 'checkpoint_minutes', 'data_dir', 'compilation_cache')
+HOW_NOT_WHAT = (
+  *('devices', 'feed', 'checkpoint_every', 'checkpoint_minutes', 'data_dir'),
+  *('compilation_cache', 'tensorboard', 'wandb'),
+)
+
+
+class StorageError(UserError):
+  """The run's folder can no longer be written."""
+
+  exit_status = 5
 
 
 class RunFolder:
@@ -20,6 +30,7 @@ class RunFolder:
 
   Attributes:
     path: the folder.
+    config: the fields of the run's config, as JSON has them.
     summary: what summary.json holds, or None.
   """
 
@@ -34,27 +45,21 @@ class RunFolder:
       UserError: the folder belongs to another config, to a running process, or cannot be written.
     """
     self.path = pathlib.Path(workdir)
-    self._config = json.loads(config.to_json_best_effort())
+    self.config = json.loads(config.to_json_best_effort())
     self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+    self._lock = lock(self.path)
     try:
-      self.path.mkdir(parents=True, exist_ok=True)
-      self._lock = open(self.path / '.lock', 'a+')  # held until the run ends
-    except OSError as error:
-      raise UserError(f'{self.path}: cannot write there ({error.strerror}): choose another --workdir') from error
-    try:
-      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      self._check_config()
-      self.summary = self._read_json('summary.json')
-    except BlockingIOError as error:
-      self._lock.close()
-      raise UserError(f'{self.path}: another process is running in this folder; wait for it or stop it') from error
+      check_same_config(self.path, config)
+      self.summary = _read_summary(self.path / 'summary.json')
     except BaseException:
-      self._lock.close()
+      self.__exit__()
       raise
 
   def claim(self) -> None:
     """Makes the folder this run's, once it is known that the run can start."""
-    self.write_json('config.json', self._config)
+    self.write_json('config.json', self.config)
+    with self._told():
+      (self.path / 'summary.json').unlink(missing_ok=True)  # of an interruption; killed now, the run is unfinished
     self._made = []
 
   def __enter__(self):
@@ -62,9 +67,10 @@ class RunFolder:
 
   def __exit__(self, *_):
     if self._made:
-      (self.path / '.lock').unlink()
-      for path in self._made:
-        path.rmdir()
+      with contextlib.suppress(OSError):  # initial weights, which took a while, may be there: then they stay
+        (self.path / '.lock').unlink()
+        for path in self._made:
+          path.rmdir()
     self._lock.close()  # the lock goes with the file, and with the process if that dies
 
   @property
@@ -74,68 +80,133 @@ class RunFolder:
 
   def write_json(self, name: str, content: Any) -> None:
     """Writes a file whole or not at all."""
-    self._replace(name, json.dumps(_plain(content), indent=2, ensure_ascii=False) + '\n')
+    with self._told():
+      replace_text(self.path / name, json.dumps(_plain(content), indent=2, ensure_ascii=False) + '\n')
 
   def append_metrics(self, lines: list[dict[str, Any]]) -> None:
     """Adds lines to metrics.jsonl."""
-    with open(self.path / 'metrics.jsonl', 'a') as file:
-      file.writelines(json.dumps(_plain(line)) + '\n' for line in lines)
+    with self._told(), open(self.path / 'metrics.jsonl', 'a') as file:
+      file.write(''.join(json.dumps(_plain(line)) + '\n' for line in lines))
 
-  def metrics(self) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl; half a line at the end, left by a kill, is not counted."""
-    try:
-      text = (self.path / 'metrics.jsonl').read_text()
-    except FileNotFoundError:
-      return []
-    lines = []
-    for line in text.split('\n')[:-1]:
-      try:
-        lines.append(json.loads(line))
-      except json.JSONDecodeError:
-        break
-    return lines
-
-  def keep_metrics_until(self, step: int) -> list[dict[str, Any]]:
-    """Drops what was logged after `step`: a resumed run logs it again. Returns what is left."""
-    lines = [line for line in self.metrics() if line['step'] <= step]
-    self._replace('metrics.jsonl', ''.join(json.dumps(line) + '\n' for line in lines))
-    return lines
-
-  def _check_config(self):
-    stored = self._read_json('config.json')
-    if stored is None:
-      if (self.path / 'metrics.jsonl').exists() or (self.path / 'sweep.json').exists():
-        raise UserError(f'{self.path}: holds other results and no config.json; choose another --workdir')
-      return
-    keys = sorted((stored.keys() | self._config.keys()) - set(HOW_NOT_WHAT))
-    differing = [
-      f'{key}={stored.get(key)!r} there and {self._config.get(key)!r} now'
-      for key in keys
-      if stored.get(key) != self._config.get(key)
-    ]
-    if differing:
-      raise UserError(f'{self.path}: holds a run with another config: {"; ".join(differing)}; choose another --workdir')
-
-  def _read_json(self, name):
-    try:
-      content = json.loads((self.path / name).read_text())
-      if not isinstance(content, dict):
-        raise ValueError('not an object')
-      return content
-    except FileNotFoundError:
-      return None
-    except (ValueError, OSError) as error:
-      raise UserError(
-        f'{self.path / name}: cannot be read ({error}); move it away or choose another --workdir'
-      ) from None
-
-  def _replace(self, name, text):
-    temporary = self.path / f'.{name}.tmp'
-    with open(temporary, 'w') as file:
-      file.write(text)
-      file.flush()
+  def sync_metrics(self) -> None:
+    """Makes sure that what was logged is on the disk, so that no checkpoint is ahead of it even if the power fails."""
+    with self._told(), open(self.path / 'metrics.jsonl', 'a') as file:
       os.fsync(file.fileno())
-    temporary.replace(self.path / name)
+
+  def keep_metrics_until(self, step: int, log_points: list[int]) -> list[dict[str, Any]]:
+    """Drops what was logged after `step`: a resumed run logs it again.
+
+    Args:
+      step: the step that the run goes on from.
+      log_points: the steps up to `step` that must be there.
+
+    Returns:
+      The lines that are left.
+
+    Raises:
+      DataError: lines are damaged or missing; nothing has changed.
+    """
+    path = self.path / 'metrics.jsonl'
+    with self._told():
+      text = path.read_text() if path.exists() else ''
+    kept = []
+    for number, line in enumerate(text.split('\n')[:-1], 1):  # half a line at the end, left by a kill, does not count
+      try:
+        kept.append((line, json.loads(line)))
+        if kept[-1][1]['step'] > step:
+          kept.pop()
+      except (ValueError, KeyError, TypeError):
+        raise DataError(f'{path}: line {number} is damaged: {line[:40]!r}; repair it to go on') from None
+    steps = [fields['step'] for _, fields in kept]
+    if steps != log_points:
+      wrong = sorted(set(steps) ^ set(log_points)) or steps
+      raise DataError(
+        f'{path}: the lines up to step {step} are not those of the run, see step {wrong[0]}: restore them'
+      )
+    if text != (whole := ''.join(line + '\n' for line, _ in kept)):
+      with self._told():
+        replace_text(path, whole)
+    return [fields for _, fields in kept]
+
+  @contextlib.contextmanager
+  def _told(self):
+    try:
+      yield
+    except OSError as error:
+      raise StorageError(
+        f'{self.path}: cannot be written any more ({error.strerror or error}); the checkpoints in it are whole'
+      ) from error
+
+
+def lock(folder: pathlib.Path) -> IO[str]:
+  """Makes a folder and locks it until the result is closed, or the process dies however it does."""
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+      file = open(folder / '.lock', 'a+')
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(folder / '.lock')):
+          return file
+      file.close()  # a launch that failed has just removed it
+  except BlockingIOError as error:
+    file.close()
+    raise UserError(f'{folder}: another process is running in this folder; wait for it or stop it') from error
+  except OSError as error:
+    raise UserError(f'{folder}: cannot write there ({error.strerror}): choose another --workdir') from error
+
+
+def check_same_config(folder: pathlib.Path, config: ml_collections.ConfigDict) -> None:
+  """Raises UserError if the folder holds a run of another config, or something else altogether."""
+  stored = _read_json(folder / 'config.json')
+  if stored is None:
+    if (folder / 'metrics.jsonl').exists() or (folder / 'sweep.json').exists():
+      raise UserError(f'{folder}: holds other results and no config.json; choose another --workdir')
+  elif other := differences(stored, json.loads(config.to_json_best_effort())):
+    raise UserError(f'{folder}: holds a run with another config: {other}; choose another --workdir')
+
+
+def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
+  """The fields in which two configs differ, but for those of how a run is carried out.
+
+  >>> differences({'period': 5, 'seed': 0, 'devices': 1}, {'period': 10, 'seed': 0, 'devices': 8})
+  'period=5 there and 10 now'
+  """
+  keys = sorted((stored.keys() | now.keys()) - set(HOW_NOT_WHAT))
+  pairs = ((key, stored.get(key), now.get(key)) for key in keys)
+  return '; '.join(f'{key}={there!r} there and {here!r} now' for key, there, here in pairs if there != here)
+
+
+def replace_text(path: pathlib.Path, text: str) -> None:
+  """Writes a file whole or not at all."""
+  temporary = path.with_name(f'.{path.name}.tmp')
+  with open(temporary, 'w') as file:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
+  temporary.replace(path)
+
+
+def _read_json(path):
+  try:
+    content = json.loads(path.read_text())
+    if not isinstance(content, dict):
+      raise ValueError('not an object')
+    return content
+  except FileNotFoundError:
+    return None
+  except (ValueError, OSError) as error:
+    raise UserError(f'{path}: cannot be read ({error}); move it away or choose another --workdir') from None
+
+
+def _read_summary(path):
+  summary = _read_json(path)
+  if summary is not None:
+    needed = {'status': str, 'step': int} | ({'message': str} if summary.get('status') == 'diverged' else {})
+    for name, kind in needed.items():
+      if not isinstance(summary.get(name), kind):
+        raise UserError(f'{path}: cannot be read (no {name!r}); move it away or choose another --workdir')
+  return summary
 
 
 def _plain(content):

@@ -1,15 +1,20 @@
-"""SIGTERM and SIGINT as a wish to stop that the training loop grants at the end of a round."""
+"""SIGTERM and SIGINT: at once while a run gets ready, at the end of a round while it trains."""
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
-from vrl_jax.errors import UserError
+_watching = False  # whether a thread ends the process at the second SIGINT
 
 
-class Interrupted(UserError):
-  """The run was stopped by a signal, and can go on."""
+class Interrupted(KeyboardInterrupt):
+  """The run was stopped by a signal; the same call goes on where it stopped.
+
+  No `Exception`, so that nobody takes it for a file that cannot be read and tries the next.
+  """
 
   def __init__(self, message: str, signum: int):
     """Takes the signal for the exit status, 128 + its number."""
@@ -19,28 +24,95 @@ class Interrupted(UserError):
 
 
 class StopRequest:
-  """The signal that asked to stop, if any did."""
+  """What became of the signals.
 
-  signum: int | None = None
+  Attributes:
+    signum: the first that came, or None.
+  """
+
+  def __init__(self):
+    self.signum: int | None = None
+    self._deferred = False
+
+  @property
+  def name(self) -> str:
+    """The name of that signal."""
+    return signal.Signals(self.signum).name
+
+  @contextlib.contextmanager
+  def deferred(self) -> Iterator[None]:
+    """Within, the first signal only sets `signum`; a second SIGINT raises KeyboardInterrupt."""
+    self._deferred = True
+    try:
+      yield
+    finally:
+      self._deferred = False
+
+  def note(self, signum: int, frame: object) -> None:
+    """The signal handler."""
+    del frame
+    again, self.signum = self.signum is not None, self.signum or signum
+    if not self._deferred:
+      raise Interrupted(f'stopped by {signal.Signals(signum).name}', signum)
+    if again and signum == signal.SIGINT and not _watching:
+      raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-  """While active, the first SIGTERM or SIGINT only sets `signum`; a second SIGINT raises KeyboardInterrupt at once."""
+  """While active, SIGTERM and SIGINT raise Interrupted, or are put off (see `StopRequest.deferred`).
+
+  A signal that was put off and never acted on is sent on to the handler from before.
+  """
   request = StopRequest()
   if threading.current_thread() is not threading.main_thread():
     yield request  # only the main thread may handle signals
     return
-
-  def note(signum, frame):
-    del frame
-    if request.signum is not None and signum == signal.SIGINT:
-      raise KeyboardInterrupt
-    request.signum = signum
-
-  before = {signum: signal.signal(signum, note) for signum in (signal.SIGTERM, signal.SIGINT)}
+  before = {signum: signal.signal(signum, request.note) for signum in (signal.SIGTERM, signal.SIGINT)}
+  acted = False
   try:
     yield request
+  except KeyboardInterrupt:
+    acted = True
+    raise
   finally:
     for signum, handler in before.items():
       signal.signal(signum, handler)
+    if request.signum is not None and not acted:
+      signal.raise_signal(request.signum)
+
+
+@contextlib.contextmanager
+def exit_at_second_interrupt(message: str) -> Iterator[None]:
+  """While active, a second SIGINT says `message` and ends the process with status 130, however busy JAX is.
+
+  Python runs signal handlers only between bytecodes of the main thread, so a long compilation or round would hold them
+  up; the wake-up descriptor is written to at once, and a thread listens to it.
+  """
+  global _watching
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+  listening, speaking = os.pipe()
+  os.set_blocking(speaking, False)
+
+  def watch():
+    interrupts = 0
+    while byte := os.read(listening, 1):
+      interrupts += byte[0] == signal.SIGINT
+      if interrupts == 2:
+        print(message, file=sys.stderr, flush=True)
+        os._exit(128 + signal.SIGINT)
+
+  thread = threading.Thread(target=watch, daemon=True)
+  thread.start()
+  before = signal.set_wakeup_fd(speaking, warn_on_full_buffer=False)
+  _watching = True
+  try:
+    yield
+  finally:
+    _watching = False
+    signal.set_wakeup_fd(before)
+    os.close(speaking)
+    thread.join()
+    os.close(listening)

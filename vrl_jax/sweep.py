@@ -4,64 +4,125 @@ import json
 import os
 import pathlib
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import ml_collections
 
 from vrl_jax import report
+from vrl_jax.config import validate
 from vrl_jax.errors import UserError
-from vrl_jax.signals import Interrupted
+from vrl_jax.runfolder import check_same_config, lock, replace_text
 from vrl_jax.train import Diverged, train_and_evaluate
 
-_OF_THE_SWEEP = ('sweep', 'figure', 'title')
+_OF_THE_SWEEP = ('sweep', 'seeds', 'figure', 'title')
 
 
-def run_sweep(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> dict[str, pathlib.Path]:
-  """Runs every entry of `config.sweep` into a sub-folder, then prints a table and writes a report.
+class SweepResult(NamedTuple):
+  """What a sweep leaves.
+
+  Attributes:
+    files: of the report.
+    diverged: the names of the runs that did.
+  """
+
+  files: dict[str, pathlib.Path]
+  diverged: list[str]
+
+
+def run_sweep(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> SweepResult:
+  """Runs every entry of `config.sweep`, with each of `config.seeds`, into a sub-folder; then a table and a report.
 
   Finished runs are not run again, so the same command goes on where it was stopped. A run that diverges is noted and
-  the others go on.
+  the others go on; launch.py then ends with status 4.
 
   Args:
-    config: a whole config with `sweep`, a tuple of dicts: `name`, and the fields that this run has otherwise; and,
-      if it likes, `title` and `figure` (see `vrl_jax.report.comparison_figure`).
+    config: a whole config with `sweep`, a tuple of dicts: `name`, and the fields that this run has otherwise; or with
+      `seeds`, a tuple of numbers; or both; and, if it likes, `title` and `figure` (see
+      `vrl_jax.report.comparison_figure`).
     workdir: the sweep's folder.
 
   Returns:
-    The files of the report.
+    The files of the report and the names of the runs that diverged.
+
+  Raises:
+    UserError: before anything is written, if an entry is wrong or the folder holds runs of other configs.
   """
   folder = pathlib.Path(workdir)
   runs = sweep_runs(config)
-  _write_index(config, folder)
-  for number, (name, run_config) in enumerate(runs, 1):
-    print(f'[{number}/{len(runs)}] {name}')
-    try:
-      train_and_evaluate(run_config, folder / name)
-    except Interrupted:
-      raise
-    except Diverged as error:
-      print(error)
-  files = report.write_report(folder)
+  for name, run_config in runs:
+    _named(name, validate, run_config)
+    check_same_config(folder / name, run_config)
+  if (folder / 'config.json').exists():
+    raise UserError(f'{folder}: holds a single run; choose another --workdir for the sweep')
+  diverged = []
+  with lock(folder):
+    _write_index(config, folder)
+    for number, (name, run_config) in enumerate(runs, 1):
+      print(f'[{number}/{len(runs)}] {name}')
+      try:
+        train_and_evaluate(run_config, folder / name)
+      except Diverged as error:
+        print(error)
+        diverged.append(name)
+    files = report.write_report(folder)
   print(report.comparison_table(report.read_sweep(folder)))
   for name, path in files.items():
     print(f'{name}: {path}')
-  return files
+  return SweepResult(files, diverged)
+
+
+def _named(name, check, *args):
+  try:
+    check(*args)
+  except UserError as error:
+    raise UserError(f'sweep entry {name!r}: {error}') from error
+
+
+def is_sweep(config: ml_collections.ConfigDict) -> bool:
+  """Whether the config describes several runs."""
+  return bool(config.get('sweep') or config.get('seeds'))
+
+
+def sweep_entries(config: ml_collections.ConfigDict) -> list[dict[str, Any]]:
+  """The entries of `config.sweep`, each with each of `config.seeds`.
+
+  >>> config = ml_collections.ConfigDict({'seeds': (0, 1), 'sweep': ({'name': 'k=5', 'period': 5},)})
+  >>> sweep_entries(config)
+  [{'name': 'k=5, seed=0', 'period': 5, 'seed': 0}, {'name': 'k=5, seed=1', 'period': 5, 'seed': 1}]
+  """
+  sweep, seeds = config.get('sweep') or (), config.get('seeds')
+  if not isinstance(sweep, tuple | list) or not all(isinstance(entry, Mapping) for entry in sweep):
+    raise UserError(f'sweep={sweep!r:.80}, must be a tuple of dicts')
+  entries = [dict(entry) for entry in sweep]
+  if not seeds:
+    return entries
+  fixed = [entry.get('name') for entry in entries if 'seed' in entry]
+  if fixed:
+    raise UserError(f'seeds={tuple(seeds)}: the sweep entry {fixed[0]!r} has a seed of its own')
+  entries = entries or [{'name': config.algorithm}]
+  named = lambda name, seed: f'{name}, seed={seed}' if name else name
+  return [e | {'name': named(e.get('name'), seed), 'seed': seed} for e in entries for seed in seeds]
 
 
 def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collections.ConfigDict]]:
   """The (name, config) of every run of the sweep."""
   runs = []
-  for entry in config.sweep:
-    overrides = dict(entry)
+  for overrides in sweep_entries(config):
     name = overrides.pop('name', None)
-    if not isinstance(name, str) or not re.fullmatch(r'[\w.=, +-]+', name):
+    if not isinstance(name, str) or not re.fullmatch(r'[\w.=, +-]+', name) or set(name) <= {'.', ' '}:
       raise UserError(f'sweep: name={name!r}, every entry needs one that can be a folder')
-    run = ml_collections.ConfigDict({key: value for key, value in config.items() if key not in _OF_THE_SWEEP})
+    run = config.copy_and_resolve_references().unlock()
+    for key in _OF_THE_SWEEP:
+      if key in run:
+        del run[key]
     for key, value in overrides.items():
-      if key not in config:
+      if key not in run:
         raise UserError(f'sweep entry {name!r}: unknown field {key!r}')
-      with run.ignore_type():
+      try:
         run[key] = value
+      except (TypeError, ValueError) as error:
+        raise UserError(f'sweep entry {name!r}: {error}') from error
     runs.append((name, run))
   names = [name for name, _ in runs]
   if len(set(names)) < len(names):
@@ -70,15 +131,9 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
 
 
 def _write_index(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
-  if (folder / 'config.json').exists():
-    raise UserError(f'{folder}: holds a single run; choose another --workdir for the sweep')
   index: dict[str, Any] = {
     'title': config.get('title', config.task),
-    'runs': [{'name': e['name'], 'overrides': {k: v for k, v in e.items() if k != 'name'}} for e in config.sweep],
+    'runs': [{'name': e.pop('name'), 'overrides': e} for e in sweep_entries(config)],
     'figure': [dict(spec) for spec in config.get('figure', ())],
   }
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / 'sweep.json').write_text(json.dumps(index, indent=2) + '\n')
-  except OSError as error:
-    raise UserError(f'{folder}: cannot write there ({error.strerror}): choose another --workdir') from error
+  replace_text(folder / 'sweep.json', json.dumps(index, indent=2) + '\n')

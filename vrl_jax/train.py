@@ -13,14 +13,16 @@ from tqdm import tqdm
 
 from vrl_jax import devices
 from vrl_jax.arrangement import first_copy
-from vrl_jax.checkpoint import Checkpoints, restore_newest
+from vrl_jax.checkpoint import Checkpoints, on_host, to_host
 from vrl_jax.config import validate
 from vrl_jax.errors import UserError
 from vrl_jax.experiment import Experiment, make_experiment
 from vrl_jax.measuring import Measuring
+from vrl_jax.restore import restore_newest
 from vrl_jax.runfolder import RunFolder
 from vrl_jax.schedule import Pacer, Segment, segments
 from vrl_jax.signals import Interrupted, StopRequest, stop_requests
+from vrl_jax.writers import Write, open_writers, require_packages
 
 _STEPS_PER_DISPATCH = 2000
 
@@ -42,60 +44,81 @@ def train_and_evaluate(config: ml_collections.ConfigDict, workdir: str | os.Path
     What summary.json holds: the last log line, `status` and `resumed_from_step`.
 
   Raises:
-    UserError: bad input; its kinds Diverged (a loss that is not finite) and Interrupted (SIGTERM or SIGINT).
+    UserError: bad input; one kind is Diverged, a loss that is not finite.
+    Interrupted: SIGTERM or SIGINT came, and the run is ready to go on.
   """
+  began = time.perf_counter()
   validate(config)
+  require_packages(config)
   devices.prepare(config.devices, workers=config.workers)
-  with jax.enable_x64(config.x64), RunFolder(workdir, config) as folder:
+  with stop_requests() as stop, jax.enable_x64(config.x64), RunFolder(workdir, config) as folder:
     if folder.summary and folder.summary['status'] == 'finished':
       print(f'{folder.path}: finished already, at step {folder.summary["step"]}')
       return folder.summary
     if folder.summary and folder.summary['status'] == 'diverged':
       raise Diverged(folder.summary['message'])
-    experiment = make_experiment(config, folder.shared)
-    folder.claim()
-    with stop_requests() as stop, Checkpoints(folder.path) as checkpoints:
-      return _Run(config, experiment, folder, checkpoints, stop).to_the_end()
+    try:
+      experiment = make_experiment(config, folder.shared)
+    except AttributeError as error:
+      if not isinstance(error.obj, ml_collections.ConfigDict):
+        raise
+      missing = f'task={config.task!r} needs the field {error.name!r}, which the config does not have'
+      raise UserError(f'{missing}: begin with the config of that task') from error
+    run = _Run(config, experiment, folder, began)
+    with open_writers(config, folder.path, run.lines) as run.write:
+      folder.claim()
+      with stop.deferred(), Checkpoints(folder.path) as checkpoints:
+        return run.to_the_end(checkpoints, stop)
 
 
 class _Run:
   """Where a run stands, and what moves it on."""
 
-  def __init__(
-    self,
-    config: ml_collections.ConfigDict,
-    experiment: Experiment,
-    folder: RunFolder,
-    checkpoints: Checkpoints,
-    stop: StopRequest,
-  ):
-    self.began = time.perf_counter()
-    self.config, self.folder, self.checkpoints, self.stop = config, folder, checkpoints, stop
-    self.experiment = experiment
-    self.engine = self.experiment.engine
-    self.measuring = Measuring(self.experiment)
-    self.pacers: dict[int, Pacer] = {}
-    self.state = self.engine.init(self.experiment.params)
-    self.step, self.seconds_before = 0, 0.0
-    restored = restore_newest(checkpoints, self.state, self.experiment.arrangement)
-    if restored is not None:
-      self.step, self.state, about = restored
-      self.seconds_before = about['seconds']
-    self.resumed_from_step = self.step
-    self.lines = folder.keep_metrics_until(-1 if restored is None else self.step)
-    self.saved_step, self.saved_at = self.step, time.monotonic()
-    folder.write_json('partition.json', self.experiment.class_table())
-    print(self.experiment.describe(config, self.step))
+  checkpoints: Checkpoints
+  stop: StopRequest
+  write: Write
+  bar: tqdm
 
-  def to_the_end(self) -> dict[str, Any]:
-    experiment, config = self.experiment, self.config
-    steps = experiment.periods.steps
-    interval = 1 if config.log_every_step else config.eval_every * experiment.steps_per_epoch
+  def __init__(self, config: ml_collections.ConfigDict, experiment: Experiment, folder: RunFolder, began: float):
+    """Restores the newest checkpoint, if there is one; nothing in the folder has changed if that fails."""
+    self.config, self.folder, self.experiment = config, folder, experiment
+    self.engine = experiment.engine
+    self.measuring = Measuring(experiment)
+    self.pacers: dict[int, Pacer] = {}
+    self.state = self.engine.init(experiment.params)
+    self.interval = 1 if config.log_every_step else config.eval_every * experiment.steps_per_epoch
+    self.step, self.began = 0, began
+    restored = restore_newest(folder.path, on_host(self.state), folder.config)
+    if restored is not None:
+      self.step, self.state = restored.step, experiment.arrangement.split(restored.state)
+      self.began -= restored.about['seconds']
+    self.resumed_from_step = self.saved_step = self.step
+    self.saved_at = time.monotonic()
+    until = -1 if restored is None else self.step
+    self.lines = folder.keep_metrics_until(until, self.log_points(until))
+    folder.write_json('partition.json', experiment.class_table())
+    print(experiment.describe(config, self.step))
+
+  def log_points(self, until: int) -> list[int]:
+    """The steps up to `until` that have a log line."""
+    points = [0]
+    for segment in segments(self.experiment.periods, self.interval):
+      if points[-1] >= until:
+        break
+      start, length = segment.logged
+      points += range(start + 1, start + length + 1) if self.config.log_every_step else [start + length]
+    return [point for point in points if point <= until]
+
+  def to_the_end(self, checkpoints: Checkpoints, stop: StopRequest) -> dict[str, Any]:
+    """Trains until the last step, or until a signal or a divergence ends it earlier."""
+    self.checkpoints, self.stop = checkpoints, stop
+    periods = self.experiment.periods
     if not self.lines:
       self.log(self.measuring.line(0, self.engine.consensus(self.state)))
-    with tqdm(total=steps, initial=self.step, unit='step', leave=False, disable=not sys.stdout.isatty()) as self.bar:
-      for segment in segments(experiment.periods, interval, self.step):
-        if config.log_every_step:
+    quiet = not sys.stdout.isatty()
+    with tqdm(total=periods.steps, initial=self.step, unit='step', leave=False, disable=quiet) as self.bar:
+      for segment in segments(periods, self.interval, self.step):
+        if self.config.log_every_step:
           self.traced_round(*segment.logged)
         else:
           self.segment(segment)
@@ -162,7 +185,8 @@ class _Run:
     return self.engine.compile_seconds + self.checkpoints.seconds
 
   def seconds(self) -> float:
-    return self.seconds_before + time.perf_counter() - self.began
+    """Since the run began, summed over its resumptions."""
+    return time.perf_counter() - self.began
 
   def advance(self, steps: int) -> None:
     self.step += steps
@@ -171,20 +195,27 @@ class _Run:
   def log(self, line: dict[str, Any]) -> None:
     line = line | {'seconds': round(self.seconds(), 3)}
     finite = all(math.isfinite(line[name] or 0.0) for name in ('train_loss', 'step_loss', 'consensus_distance'))
-    before = self.lines[-1] if self.lines else line
+    before = self.lines[-1] if self.lines else None
     self.lines.append(line)
     self.folder.append_metrics([line])
+    self.write(line)
     if not finite:
-      message = (
-        f'{self.folder.path}: {self.config.algorithm} diverged by step {line["step"]} '
-        f'(learning_rate={self.config.learning_rate:g}, period={self.experiment.periods.period}; last finite train '
-        f'loss {before["train_loss"]:.4g} at step {before["step"]}): try a smaller learning_rate or period'
-      )
-      self.write_summary('diverged', message=message)
-      raise Diverged(message)
+      self.diverged(line['step'], before)
     if line['step']:
       sent = line['communications']
       self.bar.set_postfix_str(f'loss {line["train_loss"]:.4g}, {sent} communications', refresh=False)
+
+  def diverged(self, step: int, before: dict[str, Any] | None) -> None:
+    """Ends the run."""
+    last = f'last finite train loss {before["train_loss"]:.4g} at step {before["step"]}' if before else 'from the start'
+    kept = f'; the checkpoint of step {self.saved_step} is kept' if self.saved_step else ''
+    message = (
+      f'{self.folder.path}: {self.config.algorithm} diverged by step {step} (learning_rate='
+      f'{self.config.learning_rate:g}, period={self.experiment.periods.period}; {last}): '
+      f'try a smaller learning_rate, a shorter period or clip_norm{kept}'
+    )
+    self.write_summary('diverged', message=message)
+    raise Diverged(message)
 
   def rounds_to_checkpoint(self) -> int:
     every = self.config.checkpoint_every
@@ -202,18 +233,18 @@ class _Run:
     if asked and self.step < self.experiment.periods.steps:
       self.checkpoints.wait()
       self.write_summary('interrupted')
-      raise Interrupted(
-        f'{self.folder.path}: stopped at step {self.saved_step} of {self.experiment.periods.steps}; '
-        'the same command with this --workdir goes on from there',
-        asked,
-      )
+      where = f'step {self.saved_step} of {self.experiment.periods.steps}'
+      raise Interrupted(f'{self.folder.path}: stopped by {self.stop.name}; it goes on from {where}', asked)
 
   def save(self) -> None:
-    finite = all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(self.state.params))
-    if finite:  # else the next log point ends the run, and the last good checkpoint stays the newest
-      about = {'seconds': self.seconds()}
-      self.checkpoints.save(self.step, self.state, about, self.lines[-1]['train_loss'])
-      self.saved_step, self.saved_at = self.step, time.monotonic()
+    """Starts to write a checkpoint of the state as it is now."""
+    state = to_host(jax.block_until_ready(self.state))
+    if not all(np.isfinite(x).all() for x in jax.tree.leaves(state)):
+      return  # the next log point ends the run, and the last good checkpoint stays the newest
+    self.folder.sync_metrics()
+    about = {'seconds': self.seconds(), 'train_loss': self.lines[-1]['train_loss'], 'config': self.folder.config}
+    self.checkpoints.save(self.step, state, about)
+    self.saved_step, self.saved_at = self.step, time.monotonic()
 
   def write_summary(self, status: str, **more: Any) -> dict[str, Any]:
     line = self.lines[-1] if self.lines else {'step': self.step}

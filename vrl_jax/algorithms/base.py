@@ -32,12 +32,14 @@ class Algorithm(NamedTuple):
     communicate: `(params, state) -> (params, state)`, the end of a period.
     consensus: `(params, state) -> params`, the model to evaluate or to ship; changes nothing.
     correction: `(state) -> pytree like params`, what `update` subtracts from the gradient.
+    participation: the share of the workers that really send at a communication; for the accounting.
   """
 
   transform: optax.GradientTransformationExtraArgs
   communicate: Callable[[Params, State], tuple[Params, State]]
   consensus: Callable[[Params, State], Params]
   correction: Callable[[State], Params]
+  participation: float = 1.0
 
   @property
   def init(self) -> optax.TransformInitFn:
@@ -70,7 +72,12 @@ def mean_over_workers(tree: Params, axis_name: AxisName) -> Params:
   One all-reduce of the whole tree. Narrow types are widened before they are summed, so that deviations from the mean
   add up to zero over the workers.
   """
-  return lax.pmean(jax.tree.map(lambda x: x.astype(wide_dtype(x)), tree), axis_name)
+  return lax.pmean(widened(tree), axis_name)
+
+
+def widened(tree: Params) -> Params:
+  """`tree` in float32 or wider."""
+  return jax.tree.map(lambda x: x.astype(wide_dtype(x)), tree)
 
 
 def wide_dtype(x: jax.Array) -> jnp.dtype:
@@ -125,7 +132,7 @@ def precede(transform: optax.GradientTransformation, algorithm: Algorithm) -> Al
     params, state = algorithm.communicate(params, state)
     return params, (first_state, state)
 
-  return Algorithm(
+  return algorithm._replace(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
     consensus=lambda params, state: algorithm.consensus(params, state[1]),

@@ -1,6 +1,7 @@
 """What happens at a communication to the inner optimizer's buffers: momentum and the like."""
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from vrl_jax.algorithms.base import AxisName, Params, State, cast_like, mean_over_workers
@@ -40,4 +41,5 @@ def communicate_buffers(
 def with_buffers_of(inner: optax.GradientTransformation, buffers: State, rest: State) -> State:
   """The parameter-like leaves of one inner state with everything else (counters, hyperparameters) of another."""
   is_buffer = optax.tree_utils.tree_map_params(inner, lambda _: True, buffers, transform_non_params=lambda _: False)
-  return jax.tree.map(lambda mine, b, r: b if mine else r, is_buffer, buffers, rest)
+  # The probe is wider than narrow parameters and so are its hyperparameters; a state must keep its dtypes.
+  return jax.tree.map(lambda mine, b, r: b if mine else jnp.asarray(r, b.dtype), is_buffer, buffers, rest)

@@ -15,7 +15,7 @@ from vrl_jax.algorithms.base import (
   cast_like,
   mean_over_workers,
   no_correction,
-  wide_dtype,
+  widened,
 )
 
 _DEFAULT_BETA = 0.9
@@ -71,7 +71,7 @@ def easgd(inner: optax.GradientTransformation, *, alpha: float | None = None, ax
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
-    return EASGDState(inner.init(params), jax.tree.map(lambda x: x.astype(wide_dtype(x)), params))
+    return EASGDState(inner.init(params), widened(params))
 
   def update(grads, state, params=None, **extra_args):
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)

@@ -1,14 +1,15 @@
 """Variance Reduced Local SGD."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, Params, State, cast_like, mean_over_workers, wide_dtype
-from vrl_jax.algorithms.buffers import check_buffers, communicate_buffers, with_buffers_of
+from vrl_jax.algorithms.buffers import check_buffers, communicate_buffers
 from vrl_jax.algorithms.linearity import require_linear
+from vrl_jax.algorithms.probe import over_response, probe_at_rest, probe_leaves, probe_step
 
 
 class VRLSGDState(NamedTuple):
@@ -33,6 +34,7 @@ def vrl_sgd(
   *,
   buffers: str = 'keep',
   assume_linear: bool = False,
+  corrected: Any = True,
   axis_name: AxisName = AXIS,
 ) -> Algorithm:
   r"""Variance Reduced Local SGD (VRL-SGD): Local SGD without the drift, at the same communication.
@@ -48,10 +50,8 @@ def vrl_sgd(
     x_i \leftarrow \hat x && \text{after } k \text{ of them.}
 
   The divisor :math:`k\gamma` is never computed from k and γ. It is what a constant gradient of 1 would have moved the
-  model in the period, so the inner optimizer is run on such a gradient too (one number per leaf, the probe) and its
-  steps are added up. That is :math:`k\gamma` for plain SGD, :math:`\sum_t \gamma_t` for a schedule, the right thing for
-  a short first or last period, and with momentum or Nesterov inside. Where it is zero (a schedule that starts at 0), Δ
-  stays as it was.
+  model in the period, measured by running the inner optimizer on such a gradient too (`vrl_jax.algorithms.probe`), so
+  schedules, short periods, momentum and Nesterov get their own. Where it is zero, Δ stays as it was.
 
   Args:
     inner: an optax optimizer that is linear in the gradient: `optax.sgd` with momentum, Nesterov, schedules, weight
@@ -59,6 +59,8 @@ def vrl_sgd(
     buffers: what a communication does to the optimizer's buffers (momentum): 'keep' leaves each worker its own,
       'mean' averages them (and sends them), 'reset' starts them anew. All three reach the same optimum.
     assume_linear: skips the test of linearity.
+    corrected: which leaves have a Δ: True for all, or a tree of bools like the parameters (or a prefix of it), or a
+      function from the parameters to one. The others are averaged as in Local SGD.
     axis_name: the mapped axis (or axes) of the workers.
 
   Returns:
@@ -83,7 +85,7 @@ def vrl_sgd(
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
-    unit = _probe_leaves(params, 0)
+    unit = probe_leaves(params, 0)
     probe = inner.init(unit)
     if not assume_linear:
       require_linear(inner, unit, probe)
@@ -93,28 +95,23 @@ def vrl_sgd(
   def update(grads, state, params=None, **extra_args):
     v = jax.tree.map(lambda g, d: (g.astype(d.dtype) - d).astype(g.dtype), grads, state.delta)
     updates, inner_state = inner.update(v, state.inner, params, **extra_args)
-
-    # Counters and injected hyperparameters are the real optimizer's, so that whoever changes them there changes both.
-    probe = with_buffers_of(inner, state.probe, state.inner)
-    # Zero parameters: weight decay is part of the gradient, not of the response to it.
-    step, probe = inner.update(_probe_leaves(grads, 1), probe, _probe_leaves(grads, 0), **extra_args)
-    response = jax.tree.map(jnp.subtract, state.response, step)
+    step, probe = probe_step(inner, state.inner, state.probe, grads, extra_args)
+    response = jax.tree.map(jnp.add, state.response, step)
     return updates, VRLSGDState(inner_state, state.delta, probe, response)
 
   def communicate(params, state):
     mean = mean_over_workers(params, axis_name)
 
-    def corrected(delta, m, x, response):
-      moved = response != 0
-      return delta + jnp.where(moved, (m - x.astype(m.dtype)) / jnp.where(moved, response, 1), 0)
+    def new_delta(has_delta, delta, m, x, response):
+      return delta + over_response(m - x.astype(m.dtype), response) if has_delta else delta
 
-    delta = jax.tree.map(corrected, state.delta, mean, params, state.response)
+    has_delta = _whole_mask(corrected, params)
+    delta = jax.tree.map(new_delta, has_delta, state.delta, mean, params, state.response)
     params = cast_like(mean, params)
-    unit = _probe_leaves(params, 0)
     # Buffers that start the next period equal on all workers cancel in x̂ - x_i: the probe then starts at rest as well.
-    probe = state.probe if buffers == 'keep' else with_buffers_of(inner, inner.init(unit), state.probe)
+    probe = state.probe if buffers == 'keep' else probe_at_rest(inner, params, state.probe)
     inner_state = communicate_buffers(buffers, inner, params, state.inner, axis_name)
-    return params, VRLSGDState(inner_state, delta, probe, unit)
+    return params, VRLSGDState(inner_state, delta, probe, probe_leaves(params, 0))
 
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
@@ -124,6 +121,6 @@ def vrl_sgd(
   )
 
 
-def _probe_leaves(params, value):
-  # Rank is kept because masks and labels look at it.
-  return jax.tree.map(lambda x: jnp.full((1,) * x.ndim, value, wide_dtype(x)), params)
+def _whole_mask(mask, params):
+  mask = mask(params) if callable(mask) else mask
+  return jax.tree.map(lambda m, part: jax.tree.map(lambda _: bool(m), part), mask, params)

@@ -17,30 +17,32 @@ def classification_task(
   test: dict[str, np.ndarray],
   class_names: Sequence[str],
   constants: dict[str, Any] | None = None,
+  dropout: bool = False,
 ) -> Task:
   """The task of training a flax classifier.
 
   Args:
-    model: called as `model(inputs, train=…)`, returns logits; may use the rng 'dropout' and a collection 'constants'.
+    model: maps inputs to logits.
     train: `input` [n, ...] and `label` [n].
     test: likewise.
     class_names: of the labels.
-    constants: the collection 'constants', which is not trained.
+    constants: the model's collection 'constants', which is not trained.
+    dropout: whether the model has dropout: it is then trained with `train=True` and the rng 'dropout'.
   """
 
   def logits(params, frozen, inputs, **kwargs):
     return model.apply({'params': params, **frozen}, inputs, **kwargs)
 
   def init(rng):
-    variables = model.init(rng, jnp.asarray(train['input'][:1]), train=False)
-    return variables['params']
+    return model.init(rng, jnp.asarray(train['input'][:1]))['params']
 
   def loss(params, frozen, batch, rng):
-    values = logits(params, frozen, batch['input'], train=True, rngs={'dropout': rng})
+    in_training = {'train': True, 'rngs': {'dropout': rng}} if dropout else {}
+    values = logits(params, frozen, batch['input'], **in_training)
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(values, batch['label']))
 
   def metrics(params, frozen, batch):
-    values = logits(params, frozen, batch['input'], train=False)
+    values = logits(params, frozen, batch['input'])
     return {
       'loss': optax.softmax_cross_entropy_with_integer_labels(values, batch['label']),
       'accuracy': (jnp.argmax(values, axis=-1) == batch['label']).astype(jnp.float32),

@@ -1,0 +1,254 @@
+"""The models: their parameters, and that every form of the convolution computes the same thing."""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from vrl_jax.models import convolution, tiles
+from vrl_jax.models.lenet import LeNet
+from vrl_jax.models.mlp import MLP
+from vrl_jax.models.textcnn import TextCNN
+
+VOCABULARY = 30
+
+
+class PlainLeNet(nn.Module):
+  """The model as one would write it with flax's own layers."""
+
+  @nn.compact
+  def __call__(self, x):
+    for features in (6, 16):
+      x = nn.max_pool(nn.relu(nn.Conv(features, (5, 5), padding='VALID')(x)), (2, 2), (2, 2))
+    x = x.reshape(x.shape[0], -1)
+    for features in (120, 84):
+      x = nn.relu(nn.Dense(features)(x))
+    return nn.Dense(10)(x)
+
+
+def images(batch, dtype=jnp.float32, seed=0):
+  x = np.random.RandomState(seed).randn(batch, 32, 32, 1)
+  x[:, :8] = x[:, :, -8:] = -0.4242  # a constant border, as in MNIST: the pools there meet equal values
+  return jnp.asarray(x, dtype)
+
+
+def tokens(batch, seed=0):
+  x = np.random.RandomState(seed).randint(1, VOCABULARY, (batch, 50))
+  x[:, 30:] = 0  # padding: equal windows
+  x[0, :10] = 7
+  return jnp.asarray(x, jnp.int32)
+
+
+def embedding(dtype=jnp.float32):
+  table = np.random.RandomState(5).randn(VOCABULARY, 50)
+  table[0] = 0
+  return {'embedding': jnp.asarray(table, dtype)}
+
+
+@functools.cache
+def lenet_params():
+  return perturb(initial(LeNet(), images(1)))
+
+
+@functools.cache
+def textcnn_params():
+  return perturb(initial(TextCNN(), tokens(1)))
+
+
+def initial(model, x, seed=0):
+  return jax.jit(model.init)(jax.random.key(seed), x)['params']
+
+
+def perturb(params, seed=1):
+  """Makes the biases count."""
+  random = np.random.RandomState(seed)
+  return jax.tree.map(lambda x: x + jnp.asarray(0.05 * random.randn(*x.shape), x.dtype), params)
+
+
+def loss_and_grads(model, params, x, labels, constants=None):
+  """The logits, and the loss with its gradient, in one compiled program."""
+
+  def loss(params):
+    logits = model.apply({'params': params} | ({'constants': constants} if constants else {}), x)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(), logits
+
+  return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+
+
+def shapes(params):
+  return jax.tree.map(lambda x: x.shape, params)
+
+
+def count(params):
+  return sum(x.size for x in jax.tree.leaves(params))
+
+
+def assert_close(a, b, tolerance):
+  """Compares leaf by leaf, relative to the largest element of the leaf where that exceeds 1."""
+  atol = lambda y: tolerance * max(1, np.abs(y).max())
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol(y)), a, b)
+
+
+def test_lenet_parameters():
+  params = lenet_params()
+  assert count(params) == 61_706
+  assert shapes(params) == {
+    'Conv_0': {'kernel': (5, 5, 1, 6), 'bias': (6,)},
+    'Conv_1': {'kernel': (5, 5, 6, 16), 'bias': (16,)},
+    'Dense_0': {'kernel': (400, 120), 'bias': (120,)},
+    'Dense_1': {'kernel': (120, 84), 'bias': (84,)},
+    'Dense_2': {'kernel': (84, 10), 'bias': (10,)},
+  }
+
+
+def test_textcnn_parameters():
+  params = textcnn_params()
+  assert count(params) == sum(width * 50 * 100 + 100 for width in (3, 4, 5)) + 300 * 14 + 14
+  assert shapes(params)['Conv_1'] == {'kernel': (4, 50, 100), 'bias': (100,)}
+  assert set(params) == {'Conv_0', 'Conv_1', 'Conv_2', 'Dense_0'}  # the word vectors are no parameters
+
+
+def test_mlp_parameters():
+  params = jax.eval_shape(MLP().init, jax.random.key(0), jnp.zeros((1, 2048)))['params']
+  assert count(params) == 2048 * 1024 + 1024 + 1024 * 200 + 200
+  deep = jax.eval_shape(MLP(num_classes=3, hidden=(7, 5)).init, jax.random.key(0), jnp.zeros((1, 4)))['params']
+  assert count(deep) == 4 * 7 + 7 + 7 * 5 + 5 + 5 * 3 + 3
+
+
+@pytest.mark.parametrize('form', ['xla', 'patches'])
+def test_initial_parameters_are_those_of_flax_layers(form):
+  ours = initial(LeNet(conv_form=form), images(1), seed=3)
+  jax.tree.map(np.testing.assert_array_equal, ours, initial(PlainLeNet(), images(1), seed=3))
+
+
+@pytest.mark.parametrize('form', ['xla', 'patches'])
+@pytest.mark.parametrize('batch', [1, 32])
+def test_lenet_forms_agree_with_flax_layers(form, batch):
+  x, labels = images(batch), jnp.arange(batch) % 10
+  expected = loss_and_grads(PlainLeNet(), lenet_params(), x, labels)
+  assert_close(loss_and_grads(LeNet(conv_form=form), lenet_params(), x, labels), expected, 2e-6)
+
+
+def test_lenet_forms_agree_on_a_large_batch():
+  x = images(tiles._CHEAP_IDENTITY + 1)  # where batches are transposed and not multiplied
+  logits = [jax.jit(LeNet(conv_form=form).apply)({'params': lenet_params()}, x) for form in ('xla', 'patches')]
+  assert_close(*logits, 2e-6)
+
+
+@pytest.mark.parametrize('length', [50, 5])
+def test_textcnn_forms_agree(length):
+  x, labels = tokens(8)[:, :length], jnp.arange(8) % 14
+  results = [
+    loss_and_grads(TextCNN(conv_form=form), textcnn_params(), x, labels, embedding()) for form in ('xla', 'patches')
+  ]
+  assert_close(*results, 2e-6)
+
+
+def test_textcnn_forms_agree_for_other_widths():
+  for widths in [(2,), (7, 3, 3)]:
+    model = TextCNN(widths=widths, features=6)
+    params = perturb(initial(model, tokens(1)))
+    forms = [model.clone(conv_form=form) for form in ('xla', 'patches')]
+    variables = {'params': params, 'constants': embedding()}
+    assert_close(*(jax.jit(form.apply)(variables, tokens(4)) for form in forms), 2e-6)
+
+
+@pytest.mark.parametrize('task', ['lenet', 'textcnn'])
+def test_forms_agree_to_the_last_digits_in_float64(task):
+  with jax.enable_x64(True):
+    as_double = functools.partial(jax.tree.map, lambda x: jnp.asarray(np.asarray(x), jnp.float64))
+    labels = jnp.arange(6, dtype=jnp.int32) % 10
+    if task == 'lenet':
+      model, inputs, params = LeNet, (images(6, jnp.float64), labels), as_double(lenet_params())
+    else:
+      model, inputs, params = TextCNN, (tokens(6), labels, embedding(jnp.float64)), as_double(textcnn_params())
+    results = [loss_and_grads(model(conv_form=form), params, *inputs) for form in ('xla', 'patches')]
+    assert all(x.dtype == jnp.float64 for x in jax.tree.leaves(results[1]))
+    assert_close(*results, 1e-12)
+
+
+@pytest.mark.parametrize('task', ['lenet', 'textcnn'])
+def test_forms_agree_with_parameters_of_their_own_for_each_worker(task):
+  labels = jnp.arange(12).reshape(3, 4) % 10
+  if task == 'lenet':
+    model, x, params, constants = LeNet, images(12).reshape(3, 4, 32, 32, 1), lenet_params(), None
+  else:
+    model, x, params, constants = TextCNN, tokens(12).reshape(3, 4, 50), textcnn_params(), embedding()
+  workers = [perturb(params, seed) for seed in range(3)]
+  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *workers)
+  form = functools.partial(loss_and_grads, model(conv_form='patches'), constants=constants)
+  mapped = jax.vmap(lambda p, x, y: form(p, x, y))(stacked, x, labels)
+  for i, worker in enumerate(workers):
+    alone = loss_and_grads(model(conv_form='xla'), worker, x[i], labels[i], constants)
+    assert_close(jax.tree.map(lambda leaf, i=i: leaf[i], mapped), alone, 2e-6)
+
+
+def test_pool_gives_the_gradient_of_equals_to_the_first():
+  x = jnp.asarray([[1.0, 2.0, -5.0], [3.0, 2.0, -5.0], [3.0, 0.0, -6.0], [0.0, 2.0, -7.0]])
+  grads = jax.grad(lambda x: tiles._pool_relu(x, jnp.zeros((1,))).sum())(x)
+  np.testing.assert_array_equal(grads, [[0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize('form', ['xla', 'patches'])
+@pytest.mark.parametrize('task', ['lenet', 'textcnn', 'mlp'])
+def test_permuting_the_batch_permutes_the_logits(task, form):
+  order = np.random.RandomState(2).permutation(9)
+  if task == 'lenet':
+    apply, x = functools.partial(LeNet(conv_form=form).apply, {'params': lenet_params()}), images(9)
+  elif task == 'textcnn':
+    variables = {'params': textcnn_params(), 'constants': embedding()}
+    apply, x = functools.partial(TextCNN(conv_form=form).apply, variables), tokens(9)
+  else:
+    model, x = MLP(num_classes=4, hidden=(16,)), images(9).reshape(9, -1)
+    apply = functools.partial(model.apply, model.init(jax.random.key(0), x))
+  apply = jax.jit(apply)
+  assert_close(apply(x[order]), apply(x)[order], 1e-6)
+
+
+@pytest.mark.parametrize('form', ['xla', 'patches'])
+def test_dropout_acts_in_training_only_and_is_reproducible(form):
+  model, variables, x = TextCNN(conv_form=form), {'params': textcnn_params(), 'constants': embedding()}, tokens(4)
+  apply = jax.jit(model.apply, static_argnames='train')
+  train = lambda seed: apply(variables, x, train=True, rngs={'dropout': jax.random.key(seed)})
+  np.testing.assert_array_equal(train(1), train(1))
+  assert np.abs(train(1) - train(2)).max() > 1e-3
+  np.testing.assert_array_equal(apply(variables, x), apply(variables, x))
+  assert np.abs(train(1) - apply(variables, x)).max() > 1e-3
+  without = model.clone(dropout_rate=0.0)
+  assert_close(jax.jit(without.apply, static_argnames='train')(variables, x, train=True), apply(variables, x), 1e-6)
+
+
+def test_dropout_does_not_depend_on_the_form():
+  variables, rngs = {'params': textcnn_params(), 'constants': embedding()}, {'dropout': jax.random.key(4)}
+  apply = lambda form: jax.jit(TextCNN(conv_form=form).apply, static_argnames='train')
+  assert_close(*(apply(form)(variables, tokens(4), train=True, rngs=rngs) for form in ('xla', 'patches')), 2e-6)
+
+
+@pytest.mark.parametrize('form', ['xla', 'patches'])
+def test_dtypes_stay_single(form):
+  results = [
+    loss_and_grads(LeNet(conv_form=form), lenet_params(), images(2), jnp.arange(2)),
+    loss_and_grads(TextCNN(conv_form=form), textcnn_params(), tokens(2), jnp.arange(2), embedding()),
+  ]
+  assert {x.dtype for x in jax.tree.leaves(results)} == {jnp.dtype('float32')}
+  assert not any(x.weak_type for x in jax.tree.leaves(results))
+
+
+def test_a_form_is_chosen_for_the_backend(monkeypatch):
+  assert convolution.choose_form('auto') == ('patches' if jax.default_backend() == 'cpu' else 'xla')
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  assert convolution.choose_form('auto') == 'xla'
+  assert convolution.choose_form('patches') == 'patches'
+
+
+def test_mistakes_are_explained():
+  with pytest.raises(ValueError, match="conv_form is 'fft'.*'patches'"):
+    LeNet(conv_form='fft').init(jax.random.key(0), images(1))
+  with pytest.raises(ValueError, match='30x32.*conv_form="xla"'):
+    LeNet(conv_form='patches').init(jax.random.key(0), jnp.zeros((1, 30, 32, 1)))
+  with pytest.raises(ValueError, match='4x4 kernel'):
+    tiles.conv_pool_relu(jnp.zeros((2, 2, 1, 4, 4, 1)), jnp.zeros((4, 4, 1, 3)), jnp.zeros((3,)))

@@ -1,0 +1,301 @@
+"""The engine: donation, compilation, grouping, metrics, random numbers."""
+
+import contextlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy_reference as reference
+import optax
+import pytest
+import quadratics
+
+import vrl_jax
+from vrl_jax import rounds
+from vrl_jax.arrangement import arrange, first_copy
+from vrl_jax.errors import UserError
+
+PROBLEM = reference.heterogeneous()
+X0 = np.linspace(-1.0, 2.0, quadratics.DIMENSION)
+RATE = 0.03
+every_algorithm = pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
+
+
+@contextlib.contextmanager
+def _compilations():
+  """A list that grows by one with every compilation by XLA."""
+  events = []
+
+  def listen(event, duration, **kwargs):
+    if event == '/jax/core/compile/backend_compile_duration':
+      events.append(kwargs)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  try:
+    yield events
+  finally:
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def _engine(name, devices=2, dtype=np.float32, inner=None, **options):
+  algorithm = vrl_jax.ALGORITHMS[name](inner or optax.sgd(RATE, momentum=0.5), axis_name=rounds.AXES)
+  return quadratics.make_engine(algorithm, PROBLEM, devices=devices, dtype=dtype, **options)
+
+
+def _begin(engine, dtype=np.float32):
+  return engine.init(quadratics.start(X0, dtype))
+
+
+def _equal(a, b):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@every_algorithm
+@pytest.mark.parametrize('devices', [8, 2, 1])
+def test_the_state_is_donated(name, devices):
+  engine = _engine(name, devices)
+  state = _begin(engine)
+  for program in ('run', 'run', 'measure', 'trace'):
+    more = (1,) if program == 'run' else ()
+    new, _ = getattr(engine, program)(state, quadratics.items(engine, 3), *more)
+    assert all(x.is_deleted() for x in jax.tree.leaves(state))
+    assert not any(x.is_deleted() for x in jax.tree.leaves(new))
+    state = new
+  engine.consensus(state)
+  assert not any(x.is_deleted() for x in jax.tree.leaves(state))
+
+
+@every_algorithm
+def test_every_leaf_of_the_state_reuses_its_buffer(name):
+  engine = _engine(name)
+  state = _begin(engine)
+  pointers = lambda state: [x.addressable_shards[0].data.unsafe_buffer_pointer() for x in jax.tree.leaves(state)]
+  state, _ = engine.run(state, quadratics.items(engine, 3), 1)
+  before = pointers(state)
+  state, _ = engine.run(state, quadratics.items(engine, 3), 1)
+  assert sorted(pointers(state)) == sorted(before)
+
+
+@every_algorithm
+def test_nothing_is_compiled_in_the_second_round(name):
+  engine = _engine(name)
+  state = _begin(engine)
+  work = [quadratics.items(engine, 3, count=4) for _ in range(4)]
+  short = quadratics.items(engine, 2, count=1)
+  with _compilations() as events:
+    state, _ = engine.run(state, work[0], 4)
+    first = len(events)
+    for count, items in zip((4, 1, 3), work[1:]):
+      state, _ = engine.run(state, items, count)
+    assert first >= 1
+    assert len(events) == first
+    state, _ = engine.run(state, short, 1)
+    assert len(events) > first
+
+
+def test_compile_seconds_are_counted_once():
+  engine = _engine('vrl_sgd')
+  state = _begin(engine)
+  assert engine.compile_seconds == 0
+  state, _ = engine.run(state, quadratics.items(engine, 3), 1)
+  seconds = engine.compile_seconds
+  assert seconds > 0
+  state, _ = engine.run(state, quadratics.items(engine, 3), 1)
+  assert engine.compile_seconds == seconds
+  engine.measure(state, quadratics.items(engine, 3))
+  assert engine.compile_seconds > seconds
+
+
+@every_algorithm
+def test_grouping_of_rounds_does_not_change_a_bit(name):
+  arrangement = arrange(8, 2)
+  noise = np.random.default_rng(0).normal(size=(8, 5, 3, quadratics.DIMENSION)).astype(np.float32)
+
+  def noisy(params, frozen, batch, rng):
+    data, shift = batch
+    exact = quadratics.loss(params, frozen, data, rng)
+    return exact + sum(jax.tree.leaves(jax.tree.map(lambda x, s: jnp.vdot(x, s), params, quadratics.to_tree(shift))))
+
+  algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(RATE, momentum=0.5), axis_name=rounds.AXES)
+  data = arrangement.split(quadratics.batches(PROBLEM, np.float32))
+  supply = rounds.Supply(data, False, lambda data, item: (data, item))
+  engine = rounds.Engine(algorithm, noisy, arrangement, supply)
+
+  def run(groups):
+    state, done = _begin(engine), 0
+    for count in groups:
+      rest = np.concatenate([noise[:, done:], np.full_like(noise[:, :done], np.nan)], axis=1)  # never read
+      state, _ = engine.run(state, arrangement.split(rest), count)
+      done += count
+    return jax.tree.map(np.asarray, state)
+
+  together = run([5])
+  assert int(together.step[0, 0]) == 15
+  _equal(run([1] * 5), together)
+  _equal(run([2, 3]), together)
+
+
+def test_zero_rounds_change_nothing():
+  engine = _engine('vrl_sgd')
+  before = jax.tree.map(np.array, _begin(engine))
+  state, _ = engine.run(_begin(engine), quadratics.items(engine, 3, count=2), 0)
+  _equal(before, state)
+
+
+@every_algorithm
+@pytest.mark.parametrize('program', ['measure', 'trace'])
+def test_measured_rounds_have_the_plain_trajectory(name, program):
+  with jax.enable_x64(True):
+    engine = _engine(name, dtype=np.float64)
+    plain, measured = _begin(engine, np.float64), _begin(engine, np.float64)
+    for _ in range(3):
+      plain, _ = engine.run(plain, quadratics.items(engine, 4), 1)
+      measured, _ = getattr(engine, program)(measured, quadratics.items(engine, 4))
+    for a, b in zip(jax.tree.leaves(plain[:3]), jax.tree.leaves(measured[:3])):
+      np.testing.assert_allclose(a, b, atol=1e-14)
+
+
+def _variance(x):
+  return ((x - x.mean(axis=0)) ** 2).sum(axis=1).mean()
+
+
+def _expected_scalars(step):
+  return {
+    'consensus_distance': _variance(step.local),
+    'variance_among_workers': _variance(step.direction),
+    'correction_norm': np.sqrt((step.delta**2).sum(axis=1).mean()),
+  }
+
+
+NAMES = ['s_sgd', 'local_sgd', 'easgd', 'vrl_sgd']
+
+
+@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('devices', [4, 1])
+def test_measured_numbers(name, devices):
+  with jax.enable_x64(True):
+    engine = _engine(name, devices, np.float64, optax.sgd(RATE))
+    state = _begin(engine, np.float64)
+    state, _ = engine.run(state, quadratics.items(engine, 4, count=2), 2)
+    state, third = engine.measure(state, quadratics.items(engine, 4))
+    state, fourth = engine.measure(state, quadratics.items(engine, 4))
+    assert third['loss_sum'].shape == (devices, 8 // devices)
+    steps = reference.run(name, PROBLEM, reference.SGD(lambda t: RATE), [4] * 4, X0)
+    losses = [step.loss.mean() for step in steps]
+    for scalars, last, loss_sum in ((third, 11, sum(losses[:12])), (fourth, 15, sum(losses[12:]))):
+      expected = _expected_scalars(steps[last]) | {'loss_sum': loss_sum}
+      assert scalars.keys() == expected.keys()
+      for key, value in expected.items():
+        np.testing.assert_allclose(scalars[key], np.full((devices, 8 // devices), value), atol=1e-11, err_msg=key)
+    np.testing.assert_array_equal(state.loss_sum, 0)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_traced_numbers(name):
+  with jax.enable_x64(True):
+    engine = _engine(name, 2, np.float64, optax.sgd(RATE))
+    state = _begin(engine, np.float64)
+    steps = reference.run(name, PROBLEM, reference.SGD(lambda t: RATE), [4, 4, 3], X0)
+    done = 0
+    for length in (4, 4, 3):
+      state, (scalars, models) = engine.trace(state, quadratics.items(engine, length))
+      scalars = jax.tree.map(lambda x: x[0], first_copy(scalars))
+      models = quadratics.to_flat(models, lead=3)
+      for place, step in enumerate(steps[done : done + length]):
+        for key, value in (_expected_scalars(step) | {'loss_sum': step.loss.mean()}).items():
+          np.testing.assert_allclose(scalars[key][place], value, atol=1e-11, err_msg=key)
+        everywhere = np.broadcast_to(step.consensus, (2, 4, quadratics.DIMENSION))
+        np.testing.assert_allclose(models[:, :, place], everywhere, atol=1e-11)
+      done += length
+
+
+def test_metrics_of_narrow_params_are_accurate():
+  algorithm = vrl_jax.local_sgd(optax.sgd(RATE), axis_name=rounds.AXES)
+  problem = PROBLEM._replace(c=100 + 0.3 * PROBLEM.c)
+  engine = quadratics.make_engine(algorithm, problem, devices=2, dtype=jnp.bfloat16)
+
+  def after_one_step():
+    algorithm_without = vrl_jax.Algorithm(
+      algorithm.transform, lambda params, state: (params, state), lambda params, state: params, lambda state: None
+    )
+    alone = quadratics.make_engine(algorithm_without, problem, devices=2, dtype=jnp.bfloat16)
+    state, _ = alone.run(alone.init(quadratics.start(90 * np.ones(7), jnp.bfloat16)), quadratics.items(alone, 3), 1)
+    return quadratics.worker_models(state)
+
+  state = engine.init(quadratics.start(90 * np.ones(7), jnp.bfloat16))
+  _, scalars = engine.measure(state, quadratics.items(engine, 3))
+  expected = _variance(after_one_step())
+  assert expected > 0.1
+  np.testing.assert_allclose(np.asarray(scalars['consensus_distance'])[0, 0], expected, rtol=1e-3)
+
+
+# Random numbers.
+
+
+def _noise(seed=0, devices=2, steps=4):
+  """[steps, N, 7]: the noise that each worker saw at each step."""
+
+  def loss(params, frozen, batch, rng):
+    keys = jax.random.split(rng, 3)
+    leaves = jax.tree.leaves(params)
+    return sum(jnp.vdot(jax.random.normal(key, x.shape, x.dtype), x) for key, x in zip(keys, leaves))
+
+  solo = vrl_jax.Algorithm(
+    transform=optax.with_extra_args_support(optax.sgd(1.0)),
+    communicate=lambda params, state: (params, state),
+    consensus=lambda params, state: params,
+    correction=lambda state: None,
+  )
+  engine = quadratics.make_engine(solo, PROBLEM, devices=devices, dtype=np.float32, loss=loss, seed=seed)
+  state = engine.init(quadratics.start(np.zeros(7), np.float32))
+  models = [np.zeros((8, 7))]
+  for _ in range(steps // 2):
+    for program in ('run', 'measure'):
+      more = (1,) if program == 'run' else ()
+      state, _ = getattr(engine, program)(state, quadratics.items(engine, 1), *more)
+      models.append(quadratics.worker_models(state))
+  return -np.diff(models, axis=0)
+
+
+def test_rng_differs_for_every_worker_and_step():
+  first = _noise()[..., 0].ravel()
+  assert len(np.unique(np.round(first, 4))) == first.size
+
+
+def test_rng_is_reproducible_and_follows_the_seed():
+  np.testing.assert_array_equal(_noise(seed=3), _noise(seed=3))
+  assert np.abs(_noise(seed=3) - _noise(seed=4)).min() > 0
+
+
+def test_rng_does_not_depend_on_the_devices():
+  for devices in (8, 4, 1):
+    np.testing.assert_array_equal(_noise(devices=devices), _noise(devices=2))
+
+
+# The arrangement of workers on devices.
+
+
+def test_workers_stay_in_order():
+  for devices in (8, 4, 2, 1):
+    arrangement = arrange(8, devices)
+    split = arrangement.split(np.arange(16).reshape(8, 2))
+    assert split.shape == (devices, 8 // devices, 2)
+    np.testing.assert_array_equal(np.asarray(split).reshape(8, 2), np.arange(16).reshape(8, 2))
+    assert [shard.device for shard in split.addressable_shards] == list(arrangement.devices)
+    copies = arrangement.replicate({'a': np.arange(3)})['a']
+    np.testing.assert_array_equal(copies, np.tile(np.arange(3), (devices, 1)))
+    np.testing.assert_array_equal(first_copy(copies), np.arange(3))
+    assert arrangement.workers == 8
+
+
+def test_devices_are_chosen_to_divide_the_workers():
+  assert [len(arrange(workers).devices) for workers in (1, 2, 6, 8, 12, 16, 7, 11)] == [1, 2, 6, 8, 6, 8, 7, 1]
+
+
+@pytest.mark.parametrize(
+  ('workers', 'devices', 'message'),
+  [(8, 3, 'workers=8 cannot be divided over devices=3'), (8, 0, 'devices=0'), (32, 16, 'devices=16, but JAX has 8')],
+)
+def test_bad_arrangements(workers, devices, message):
+  with pytest.raises(UserError, match=message):
+    arrange(workers, devices)

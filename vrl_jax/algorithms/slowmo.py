@@ -1,0 +1,115 @@
+"""SlowMo: momentum over the periods of Local SGD."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, Params, State, cast_like, no_correction, wide_dtype
+from vrl_jax.algorithms.local_sgd import local_sgd
+from vrl_jax.algorithms.probe import over_response, probe_at_rest, probe_leaves, probe_step
+
+
+class SlowMoState(NamedTuple):
+  """State of :func:`slowmo`.
+
+  Attributes:
+    inner: the inner optimizer's state, each worker's own.
+    slow: the slow momentum u, the same on every worker; at least float32.
+    start: the model at the start of the period, the same on every worker.
+    probe: the state of the inner optimizer that sees the constant gradient 1; the same on every worker.
+    response: how far the probe has moved in this period; the same on every worker.
+  """
+
+  inner: State
+  slow: Params
+  start: Params
+  probe: State
+  response: Params
+
+
+def slowmo(
+  inner: optax.GradientTransformation,
+  *,
+  slow_learning_rate: float = 1.0,
+  slow_momentum: float = 0.7,
+  buffers: str = 'keep',
+  axis_name: AxisName = AXIS,
+) -> Algorithm:
+  r"""SlowMo: Local SGD, then a step of momentum on the pseudo-gradient of the whole period.
+
+  With :math:`x^s` the model at the start of the period, :math:`\hat x` the mean at its end and :math:`\gamma` the
+  period's learning rate,
+
+  .. math::
+
+    u \leftarrow \beta u + \frac{x^s - \hat x}{\gamma}, \qquad x_i \leftarrow x^s - \alpha \gamma u .
+
+  The division keeps u in the units of a gradient, so that it stays meaningful when γ or k changes. For that purpose γ
+  is the response of the period, as in VRL-SGD (`vrl_jax.algorithms.probe`): :math:`k\gamma` for plain SGD, where the
+  constant k cancels. With a constant response this is :func:`vrl_jax.with_outer_optimizer` with the outer optimizer
+  `optax.sgd(α, momentum=β)`; with β = 0 and α = 1 it is Local SGD.
+
+  Args:
+    inner: any optax optimizer, applied by each worker to its own gradients.
+    slow_learning_rate: :math:`\alpha`.
+    slow_momentum: :math:`\beta`.
+    buffers: what a communication does to the inner optimizer's buffers: 'keep', 'mean' (which sends them) or 'reset'.
+    axis_name: the mapped axis (or axes) of the workers.
+
+  Returns:
+    The Algorithm. It sends the parameters once per period (and the buffers with 'mean').
+
+  >>> import jax, jax.numpy as jnp, optax, vrl_jax
+  >>> algorithm = vrl_jax.slowmo(optax.sgd(0.5), slow_momentum=0.5, axis_name='w')
+  >>> params = jnp.zeros(2)  # two workers, a model of one number each
+  >>> state = jax.vmap(algorithm.init)(params)
+  >>> for _ in range(2):  # two periods of one step with the constant gradients 1 and 3: u = 2, then 1 + 2
+  ...   updates, state = jax.vmap(algorithm.update)(jnp.array([1.0, 3.0]), state, params)
+  ...   params, state = jax.vmap(algorithm.communicate, axis_name='w')(params + updates, state)
+  ...   print(params.tolist())
+  [-1.0, -1.0]
+  [-2.5, -2.5]
+
+  References:
+    Wang et al, `SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum
+    <https://arxiv.org/abs/1910.00643>`_, 2019
+  """
+  if not slow_learning_rate > 0:
+    raise ValueError(f'slow_learning_rate={slow_learning_rate}, must be positive')
+  if not 0 <= slow_momentum < 1:
+    raise ValueError(f'slow_momentum={slow_momentum}, must be at least 0 and less than 1')
+  base = local_sgd(inner, buffers=buffers, axis_name=axis_name)
+  inner = base.transform
+
+  def init(params):
+    unit = probe_leaves(params, 0)
+    slow = jax.tree.map(lambda x: jnp.zeros_like(x, wide_dtype(x)), params)
+    return SlowMoState(inner.init(params), slow, params, inner.init(unit), unit)
+
+  def update(grads, state, params=None, **extra_args):
+    updates, inner_state = inner.update(grads, state.inner, params, **extra_args)
+    step, probe = probe_step(inner, state.inner, state.probe, grads, extra_args)
+    response = jax.tree.map(jnp.add, state.response, step)
+    return updates, state._replace(inner=inner_state, probe=probe, response=response)
+
+  def communicate(params, state):
+    agreed, inner_state = base.communicate(params, state.inner)
+
+    def new_slow(u, x, start, response):
+      moved = start.astype(u.dtype) - x.astype(u.dtype)
+      return jnp.where(response != 0, slow_momentum * u + over_response(moved, response), u)
+
+    slow = jax.tree.map(new_slow, state.slow, agreed, state.start, state.response)
+    moved = jax.tree.map(lambda u, response: -slow_learning_rate * response * u, slow, state.response)
+    params = optax.apply_updates(state.start, cast_like(moved, state.start))
+    probe = state.probe if buffers == 'keep' else probe_at_rest(inner, params, state.probe)
+    return params, SlowMoState(inner_state, slow, params, probe, probe_leaves(params, 0))
+
+  return Algorithm(
+    transform=optax.GradientTransformationExtraArgs(init, update),
+    communicate=communicate,
+    consensus=lambda params, state: base.consensus(params, state.inner),
+    correction=no_correction,
+  )

@@ -1,0 +1,57 @@
+"""The convolutional text classifier (Kim, 2014) on frozen word vectors, as the paper trains it on DBPedia."""
+
+from collections.abc import Sequence
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from vrl_jax.models import convolution, windows
+
+
+class TextCNN(nn.Module):
+  """Convolutions over windows of 3, 4 and 5 words, ReLU, maximum over time, dropout, one dense layer.
+
+  The word vectors are not parameters: they are the variable `embedding` `[vocabulary, embedding_dim]` of the collection
+  `constants`, passed to `apply({'params': ..., 'constants': {'embedding': ...}}, ...)`. `init` makes a one-row stand-in.
+
+  Attributes:
+    num_classes: the number of logits.
+    features: the number of maps of each width.
+    widths: the widths of the windows, in words.
+    embedding_dim: the length of a word vector.
+    dropout_rate: the fraction of the maps that are dropped in training.
+    conv_form: 'xla', 'patches' or 'auto' (see `convolution.choose_form`); it changes neither parameters nor results.
+  """
+
+  num_classes: int = 14
+  features: int = 100
+  widths: Sequence[int] = (3, 4, 5)
+  embedding_dim: int = 50
+  dropout_rate: float = 0.5
+  conv_form: str = 'auto'
+
+  @nn.compact
+  def __call__(self, tokens: jax.Array, train: bool = False) -> jax.Array:
+    """Maps integer tokens `[batch, words]` to logits; in training it needs the random stream `dropout`."""
+    table = self.variable('constants', 'embedding', jnp.zeros, (1, self.embedding_dim))
+    layers = [
+      convolution.ConvWeights(self.features, (width,), name=f'Conv_{i}')(self.embedding_dim)
+      for i, width in enumerate(self.widths)
+    ]
+    conv_max = _CONV_MAX[convolution.choose_form(self.conv_form)]
+    x = nn.relu(conv_max(table.value[tokens], layers))
+    x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
+    return nn.Dense(self.num_classes)(x)
+
+
+def _xla_conv_max(words, layers):
+  maps = [
+    lax.conv_general_dilated(words, kernel, (1,), 'VALID', dimension_numbers=('NWC', 'WIO', 'NWC')) + bias[None, None]
+    for kernel, bias in layers
+  ]
+  return jnp.concatenate([x.max(axis=1) for x in maps], axis=-1)
+
+
+_CONV_MAX = {'xla': _xla_conv_max, 'patches': windows.conv_max}

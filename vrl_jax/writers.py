@@ -1,0 +1,91 @@
+"""The metrics to TensorBoard and Weights & Biases, besides metrics.jsonl; both are optional and off by default."""
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_collections
+
+from vrl_jax.errors import UserError
+
+Write = Callable[[dict[str, Any]], None]
+
+
+_PACKAGES = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}
+
+
+def require_packages(config: ml_collections.ConfigDict) -> None:
+  """Raises UserError if the config asks for a writer whose package is not installed."""
+  for field, package in _PACKAGES.items():
+    if config.get(field) and importlib.util.find_spec(package) is None:
+      raise UserError(f'{field}=True needs the package {package}: pip install {package}')
+
+
+@contextlib.contextmanager
+def open_writers(config: ml_collections.ConfigDict, workdir: pathlib.Path, lines: list[dict[str, Any]]) -> Iterator:
+  """Opens the writers that the config asks for: `tensorboard`, `wandb`.
+
+  Args:
+    config: the run's config.
+    workdir: the run's folder.
+    lines: what was logged before, if the run is resumed.
+
+  Yields:
+    A function that takes a log line and writes its numbers.
+  """
+  with contextlib.ExitStack() as stack:
+    writers = [stack.enter_context(opened(config, workdir)) for name, opened in _WRITERS.items() if config.get(name)]
+
+    def write(line: dict[str, Any]) -> None:
+      numbers = {name: value for name, value in line.items() if isinstance(value, int | float) and name != 'step'}
+      for writer in writers:
+        writer(line['step'], numbers)
+
+    for line in lines:
+      write(line)
+    yield write
+
+
+@contextlib.contextmanager
+def _tensorboard(config, workdir):
+  del config
+  package = importlib.import_module(_PACKAGES['tensorboard'])
+  # Everything from step 0 on counts as deleted and is written anew: it shows what metrics.jsonl holds, whatever a
+  # killed run left here.
+  with package.SummaryWriter(str(workdir / 'tensorboard'), purge_step=0) as writer:
+
+    def write(step, numbers):
+      for name, value in numbers.items():
+        writer.add_scalar(name, value, step)
+
+    yield write
+
+
+@contextlib.contextmanager
+def _wandb(config, workdir):
+  package = importlib.import_module(_PACKAGES['wandb'])
+  identity = workdir / 'wandb_id'
+  if not identity.exists():
+    identity.write_text(secrets.token_hex(4))
+  with package.init(
+    project=os.environ.get('WANDB_PROJECT', 'vrl-jax'),
+    name=workdir.name,
+    id=identity.read_text(),
+    resume='allow',
+    dir=workdir,
+    config=config.to_dict(),
+  ) as run:
+    first = run.step  # what a resumed run has there already is not sent again
+
+    def write(step, numbers):
+      if step >= first:
+        run.log(numbers, step=step)
+
+    yield write
+
+
+_WRITERS = {'tensorboard': _tensorboard, 'wandb': _wandb}
