@@ -18,7 +18,7 @@
 # It takes less than a minute on any machine.
 
 # %%
-# Installs VRL-JAX where it is missing, from a checkout or from its repository; does nothing where it can be imported.
+# Where VRL-JAX cannot be imported: installs it from the checkout around, or else from its repository.
 import importlib.util
 import pathlib
 import shutil
@@ -28,8 +28,9 @@ import sys
 REPOSITORY = 'git+https://github.com/OWNER/vrl-jax'  # put the address of your copy here
 
 if importlib.util.find_spec('vrl_jax') is None:
-  checkout = [folder for folder in pathlib.Path.cwd().parents if (folder / 'vrl_jax' / '__init__.py').exists()]
-  extra = '[cuda]' if shutil.which('nvidia-smi') else '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
+  checkout = [path for path in pathlib.Path.cwd().parents if (path / 'vrl_jax' / 'train.py').exists()]
+  tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
+  extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
 
@@ -42,10 +43,9 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import optax
-from IPython.display import HTML, Image, display
+from IPython.display import Image, display
 
 import vrl_jax
-from vrl_jax import report
 from vrl_jax.config_files import load_config
 from vrl_jax.report import style
 from vrl_jax.sweep import run_sweep
@@ -53,7 +53,7 @@ from vrl_jax.sweep import run_sweep
 vrl_jax.devices.prepare(workers=2)  # before anything touches JAX
 jax.config.update('jax_enable_x64', True)
 plt.rcParams.update(style.RC | {'figure.dpi': 110, 'font.size': 9})
-QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run this notebook in a shortened form
+QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run a shortened form
 
 # %% [markdown]
 # ## Two workers that disagree
@@ -89,6 +89,7 @@ ax.legend();
 # (`communicate`). Both act on one worker's values; `jax.vmap` with the axis name makes the workers. That is all there is
 # to it, so the loop below runs every algorithm of the package.
 
+
 # %%
 def run(algorithm, period, rounds, first_period=None, b=1.0, x0=1.5):
   """Records both workers after every step, and again after every communication."""
@@ -98,7 +99,8 @@ def run(algorithm, period, rounds, first_period=None, b=1.0, x0=1.5):
     return optax.apply_updates(x, updates), state
 
   over_workers = lambda f: jax.jit(jax.vmap(f, axis_name=vrl_jax.AXIS))
-  local_step, communicate, consensus = map(over_workers, (local_step, algorithm.communicate, algorithm.consensus))
+  local_step, communicate = over_workers(local_step), over_workers(algorithm.communicate)
+  consensus = over_workers(algorithm.consensus)
   x = jnp.full(2, x0)
   state = jax.vmap(algorithm.init)(x)
   steps, workers, models, corrections = [], [], [], []
@@ -107,7 +109,8 @@ def run(algorithm, period, rounds, first_period=None, b=1.0, x0=1.5):
     steps.append(step)
     workers.append(np.asarray(x))
     models.append(np.asarray(consensus(x, state))[0])
-    corrections.append(np.zeros(2) if algorithm.correction(state) is None else np.asarray(algorithm.correction(state)))
+    delta = algorithm.correction(state)  # None where an algorithm has none
+    corrections.append(np.zeros(2) if delta is None else np.asarray(delta))
 
   record(0)
   for length in [first_period or period] + [period] * (rounds - 1):
@@ -120,11 +123,12 @@ def run(algorithm, period, rounds, first_period=None, b=1.0, x0=1.5):
   return {name: np.array(values) for name, values in history.items()}
 
 
-def show_workers(ax, history, period, title):
+def show_workers(ax, history, title):
+  step = history['step']
   for i in (0, 1):
-    ax.plot(history['step'], history['workers'][:, i], color=WORKERS[i], label=f'worker {i + 1}')
-  after = history['step'][1:] == history['step'][:-1]  # the second record of a step is after its communication
-  ax.plot(history['step'][1:][after], history['model'][1:][after], 'o', color='black', label='after averaging')
+    ax.plot(step, history['workers'][:, i], color=WORKERS[i], label=f'worker {i + 1}')
+  after = np.flatnonzero(np.diff(step) == 0) + 1  # a step's second record is after its communication
+  ax.plot(step[after], history['model'][after], 'o', color='black', label='after averaging')
   ax.axhline(0, color='black', linewidth=0.8, linestyle=(0, (4, 3)), label='the optimum')
   ax.set(xlabel='steps', title=title)
 
@@ -140,16 +144,17 @@ local = run(vrl_jax.local_sgd(optax.sgd(rate)), period, rounds=8, b=b)
 vrl = run(vrl_jax.vrl_sgd(optax.sgd(rate)), period, rounds=8, b=b)
 
 fig, axes = plt.subplots(1, 2, figsize=(8.6, 2.9), sharey=True, layout='constrained')
-show_workers(axes[0], local, period, 'Local SGD')
-show_workers(axes[1], vrl, period, 'VRL-SGD')
+show_workers(axes[0], local, 'Local SGD')
+show_workers(axes[1], vrl, 'VRL-SGD')
 axes[0].set_ylabel('model')
 fig.legend(*axes[0].get_legend_handles_labels(), loc='outside lower center', ncols=4)
-print(f'after 8 rounds: Local SGD {local["model"][-1]:+.4f}, VRL-SGD {vrl["model"][-1]:+.4f}, optimum 0')
+for name, history in (('Local SGD', local), ('VRL-SGD', vrl)):
+  print(f'{name} after 8 rounds: {history["model"][-1]:+.4f} (the optimum is 0)')
 
 # %% [markdown]
-# Left: between two averages each worker walks towards its **own** minimum. Worker 2 has the steeper loss, so it gets
-# farther on its way in $k$ steps... until it is there and slows down, while worker 1 still moves. The mean of two such walks
-# is not a step towards the common minimum: Local SGD settles beside it, and stays there however long you train.
+# Left: between two averages each worker walks towards its **own** minimum. Worker 2 has the steeper loss: it is soon near
+# its minimum and slows down, while worker 1 has far to go and goes on. Local SGD settles where the two *walks* cancel, which
+# is not where the two *gradients* cancel, and it stays there however long you train.
 #
 # Right: the same steps, the same averages, the same bytes sent. After the first round each worker knows how its gradients
 # differ from everybody's, and takes that difference out.
@@ -193,7 +198,7 @@ assert np.allclose(ends['vrl_sgd'], 0, atol=1e-6)
 # $$x_i \leftarrow x_i - \gamma\,(g_i - \Delta_i), \qquad
 #   \Delta_i \leftarrow \Delta_i + \frac{\hat x - x_i}{k\gamma}.$$
 #
-# $\hat x - x_i$ is how far the others' mean is from where this worker went; divided by $k\gamma$ it is a gradient again:
+# $\hat x - x_i$ is how far the mean is from where this worker went; divided by $k\gamma$ it is a gradient again:
 # after a communication $\Delta_i$ is **the mean of the worker's own gradients over the period, minus the mean of everybody's**.
 # Nobody sends it: each worker works it out from the average that it receives in any case.
 #
@@ -209,15 +214,16 @@ axes[0].set(xlabel='steps', title='The corrections (dotted: the gradients at the
 axes[0].legend()
 for history, name, label in ((local, 'local_sgd', 'Local SGD'), (vrl, 'vrl_sgd', 'VRL-SGD')):
   look = style.look(name)
-  directions = gradients(history['workers'], b) - history['correction']
-  axes[1].plot(history['step'], directions.var(axis=1), color=look.color, dashes=look.dashes or (1, 0), label=label)
+  variance = (gradients(history['workers'], b) - history['correction']).var(axis=1)
+  dashes = look.dashes or (1, 0)
+  axes[1].plot(history['step'], variance, color=look.color, dashes=dashes, label=label)
 axes[1].set(xlabel='steps', title='Variance among the workers of the direction they take', yscale='log')
 axes[1].legend()
 print('sum of the corrections:', float(abs(vrl['correction'].sum(axis=1)).max()))
 
 # %% [markdown]
 # The corrections add up to zero, so they never move the mean: they only keep the workers together. With Local SGD the
-# directions stay as different as they were; with VRL-SGD the difference dies out, and with it the drift. That is the
+# directions differ as much in every round; with VRL-SGD the difference dies out, and with it the drift. That is the
 # *variance reduction* in the name.
 #
 # ## The first round
@@ -230,15 +236,15 @@ print('sum of the corrections:', float(abs(vrl['correction'].sum(axis=1)).max())
 fig, axes = plt.subplots(1, 2, figsize=(8.6, 2.9), sharey=True, layout='constrained')
 for shade, strength in enumerate((1.0, 10.0, 100.0)):
   for ax, name, first in ((axes[0], 'vrl_sgd', None), (axes[1], 'vrl_sgd_w', 1)):
-    history = run(vrl_jax.vrl_sgd(optax.sgd(0.01)), 20, 8 if QUICK else 20, first, b=strength, x0=1.0)
+    algorithm, rounds = vrl_jax.vrl_sgd(optax.sgd(0.01)), 8 if QUICK else 20
+    history = run(algorithm, 20, rounds, first, b=strength, x0=1.0)
     look = style.look(name, shade, 3)
-    distance = abs(history['model'])
-    ax.plot(history['step'], distance, color=look.color, dashes=look.dashes or (1, 0), label=f'b = {strength:g}')
+    distance, dashes = abs(history['model']), look.dashes or (1, 0)
+    ax.plot(history['step'], distance, color=look.color, dashes=dashes, label=f'b = {strength:g}')
 for ax, title in zip(axes, ('VRL-SGD', 'VRL-SGD-W: three lines in one')):
   ax.set(xlabel='steps', title=title, yscale='log')
   ax.legend()
 axes[0].set_ylabel('distance to the optimum');
-
 # %% [markdown]
 # ## The same with the package's own loop
 #
@@ -260,11 +266,8 @@ config.sweep = (
 )
 config.figure = ({'name': 'distance', 'y': 'distance_to_optimum', 'x': ('step', 'communications')},)
 workdir = pathlib.Path(tempfile.mkdtemp())
-run_sweep(config, workdir)
-
+run_sweep(config, workdir);
 # %%
-sweep = report.read_sweep(workdir)
-display(HTML(report.comparison_table(sweep, 'html')))
 display(Image(workdir / 'figures' / 'distance.png', width=820))
 
 # %% [markdown]

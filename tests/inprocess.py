@@ -4,7 +4,34 @@ import contextlib
 import importlib
 import signal
 
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from launches import CACHE
+
 from vrl_jax.checkpoint import Checkpoints
+
+jax.devices()  # now, with the eight of conftest.py: a run would ask for as many as it needs
+
+
+@pytest.fixture(scope='module', autouse=True)
+def compiled_once():
+  """Makes the runs of a module share what they compile: most of a short run's time."""
+  settings = {
+    'jax_compilation_cache_dir': str(CACHE / 'in_process'),
+    'jax_persistent_cache_min_compile_time_secs': 0.0,
+    'jax_persistent_cache_min_entry_size_bytes': -1,
+  }
+  before = {name: getattr(jax.config, name) for name in settings}
+  _set(settings)
+  yield
+  _set(before)
+
+
+def _set(settings):
+  for name, value in settings.items():
+    jax.config.update(name, value)
+  compilation_cache.reset_cache()
 
 
 def small_config(**fields):

@@ -10,6 +10,7 @@ import time
 
 ROOT = pathlib.Path(__file__).parent.parent
 CONFIG = ROOT / 'tests' / 'eight_quadratics.py'
+CACHE = ROOT / '.pytest_cache' / 'vrl_jax'
 _TIMES = ('seconds', 'examples_per_second')
 
 
@@ -19,7 +20,8 @@ def command(workdir, *flags, config=CONFIG):
 
 def start(workdir, *flags, config=CONFIG, **kwargs):
   """Starts launch.py; the caller waits for it or ends it."""
-  pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'text': True, 'cwd': ROOT}
+  environment = os.environ | {'VRL_JAX_CACHE': str(CACHE)}
+  pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'text': True, 'cwd': ROOT, 'env': environment}
   return subprocess.Popen(command(workdir, *flags, config=config), **(pipes | kwargs))
 
 

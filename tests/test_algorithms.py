@@ -175,6 +175,8 @@ def test_correction_is_what_update_subtracts(name):
   correction = algorithm.correction(state)
   correction = 0 if correction is None else quadratics.to_flat(correction)
   taken = quadratics.to_flat(grads) - correction
+  if name in ('d2', 'extra'):
+    pytest.skip('its step is no gradient: it mixes the models too')
   if name == 's_sgd':  # which takes the mean
     taken = np.broadcast_to(taken.mean(axis=0), taken.shape)
   np.testing.assert_allclose(-quadratics.to_flat(updates), taken, atol=1e-10)

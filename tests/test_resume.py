@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from inprocess import compiled_once as compiled_once
 from inprocess import signal_at, small_config
 from launches import checkpoint_steps, contents, leaves, lines, summary
 

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
 from vrl_jax.errors import DataError
-from vrl_jax.restore import FOLDER, describe_leaves, read_about, reason, stored_steps
+from vrl_jax.restore import FOLDER, describe_leaves, hush_stragglers, read_about, reason, stored_steps
 from vrl_jax.runfolder import StorageError
 
 _KEEP = 3
@@ -33,6 +33,7 @@ class Checkpoints:
     self._folder = workdir / FOLDER
     self._policy = _LastAndBest({step: _train_loss(workdir, step) for step in stored_steps(workdir)})
     options = ocp.CheckpointManagerOptions(preservation_policy=self._policy, cleanup_tmp_directories=True)
+    hush_stragglers()
     with self._told():
       self._manager = ocp.CheckpointManager(self._folder.absolute(), options=options)
 

@@ -15,6 +15,7 @@ from vrl_jax.data.feed import FEEDS
 from vrl_jax.data.partition import PARTITIONS
 from vrl_jax.errors import UserError
 from vrl_jax.optimizers import SCHEDULES
+from vrl_jax.periods import check_stages
 
 # Parameters of the factories that are no fields of their own: the run gives them, or no flag can tell them.
 _NOT_OPTIONS = ('inner', 'axis_name', 'seed', 'corrected')
@@ -30,11 +31,13 @@ def default_config() -> ml_collections.ConfigDict:
   config.algorithm = 'vrl_sgd'
   config.period = config_dict.placeholder(object)  # an int, or 'auto'
   config.first_period = config_dict.placeholder(int)  # None: as period; 1: VRL-SGD-W
+  config.period_stages = ()  # (step, period) pairs: rounds from that step on have that period
   config.workers = 8
   config.devices = config_dict.placeholder(int)  # None: chosen
   config.epochs = config_dict.placeholder(float)  # epochs or steps, one of them
   config.steps = config_dict.placeholder(int)
   config.batch_size = 32  # of each worker
+  config.optimizer = 'sgd'  # or 'adamw'
   config.learning_rate = 0.01
   config.schedule = 'constant'
   config.warmup_steps = 0
@@ -84,6 +87,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
       raise UserError(f'{name}={config[name]!r}, must be one of {", ".join(known)}')
   if config.period != 'auto':
     _whole(config, 'period', 1, 'or "auto"')
+  check_stages(config.period_stages)
   for name, least in (('first_period', 1), ('devices', 1), ('steps', 1)):
     if config[name] is not None:
       _whole(config, name, least)

@@ -22,8 +22,8 @@ def config_names() -> list[str]:
   >>> 'quadratic' in config_names(), 'figures/quadratic' in config_names()
   (True, True)
   """
-  files = FOLDER.rglob('*.py') if FOLDER else ()
-  return sorted(path.relative_to(FOLDER).with_suffix('').as_posix() for path in files if path.stem != '__init__')
+  files = [path for path in FOLDER.rglob('*.py') if 'def get_config(' in path.read_text()] if FOLDER else ()
+  return sorted(path.relative_to(FOLDER).with_suffix('').as_posix() for path in files)
 
 
 def config_path(config: str) -> pathlib.Path:
@@ -52,16 +52,19 @@ def load_config(config: str) -> ml_collections.ConfigDict:
   """What a config file's `get_config()` returns, to change and to give to `vrl_jax.train.train_and_evaluate`.
 
   Args:
-    config: a name or a path.
+    config: a name or a path; what follows a colon is `get_config`'s argument, as on the command line.
 
   >>> load_config('quadratic').period
   20
+  >>> load_config('figures/lenet_mnist:half').period
+  10
   """
-  path = config_path(config)
+  file, *argument = config.split(':', 1)
+  path = config_path(file)
   spec = importlib.util.spec_from_file_location(f'{path.stem}_config', path)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
-  return module.get_config()
+  return module.get_config(*argument)
 
 
 def make_importable() -> None:

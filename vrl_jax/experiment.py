@@ -98,7 +98,7 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   if period == 'auto':
     identical = config.partition == 'identical'
     period = auto_period(config.algorithm, steps=steps, workers=config.workers, identical_data=identical)
-  periods = make_periods(steps, period, config.first_period)
+  periods = make_periods(steps, period, config.first_period, config.period_stages)
   algorithm = make_algorithm(config, steps)
   check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
   params = initial_params(config, task, shared)

@@ -17,17 +17,18 @@ from tqdm import tqdm
 from vrl_jax import rounds
 from vrl_jax.algorithms import local_sgd
 from vrl_jax.arrangement import Arrangement, first_copy
+from vrl_jax.config import algorithm_options
 from vrl_jax.data.feed import Feed
 from vrl_jax.data.partition import identical
 from vrl_jax.data.stream import index_stream
 from vrl_jax.tasks.base import Task
 
 _ROUND = 50
-# The start depends on every field but these.
+# The start depends on every field but these and the algorithms' options.
 _OF_THE_RUN = (
-  'algorithm period first_period workers devices epochs steps schedule warmup_steps momentum nesterov clip_norm '
-  'eval_every log_every_step partition dirichlet_alpha similarity_percent feed checkpoint_every checkpoint_minutes '
-  'data_dir compilation_cache alpha buffers assume_linear'
+  'algorithm optimizer period first_period period_stages workers devices epochs steps schedule warmup_steps momentum '
+  'nesterov clip_norm eval_every log_every_step partition dirichlet_alpha similarity_percent feed checkpoint_every '
+  'checkpoint_minutes data_dir compilation_cache'
 ).split()
 
 
@@ -76,7 +77,8 @@ def _plain_sgd(config, task, params):
 
 
 def _fingerprint(config):
-  fields = {k: v for k, v in json.loads(config.to_json_best_effort()).items() if k not in _OF_THE_RUN}
+  of_the_run = {*_OF_THE_RUN, *algorithm_options()}
+  fields = {k: v for k, v in json.loads(config.to_json_best_effort()).items() if k not in of_the_run}
   return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
 
 

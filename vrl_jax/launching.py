@@ -2,9 +2,11 @@
 
 import datetime
 import difflib
+import os
 import pathlib
 import shlex
 import sys
+import warnings
 from unittest import mock
 
 import ml_collections
@@ -37,6 +39,10 @@ def main(argv: list[str]) -> int:
       run(config, workdir)
   except Interrupted as error:
     print(f'{_one_line(error)}; to go on: {_command(argv, workdir)}', file=sys.stderr)
+    if argv is sys.argv:  # JAX, torn out of a compilation, can crash when Python takes it down
+      sys.stdout.flush()
+      sys.stderr.flush()
+      os._exit(error.exit_status)
     return error.exit_status
   except UserError as error:
     print(f'error: {_one_line(error)}', file=sys.stderr)
@@ -142,6 +148,8 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
 
   if config.get('compilation_cache'):
     devices.use_compilation_cache()
+    # An entry that a kill left half written, or a folder that cannot be written: compiled anew, and no matter.
+    warnings.filterwarnings('ignore', 'Error (reading|writing) persistent compilation cache')
   print(f'workdir: {workdir}')
   if is_sweep(config):
     diverged = run_sweep(config, workdir).diverged

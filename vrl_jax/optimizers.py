@@ -32,18 +32,34 @@ def learning_rate(config: Any, steps: int) -> float | optax.Schedule:
   return optax.join_schedules([rise, after], [config.warmup_steps])
 
 
+def _sgd(config, rate):
+  sgd = optax.sgd(rate, momentum=config.momentum or None, nesterov=config.nesterov)
+  return optax.chain(optax.add_decayed_weights(config.weight_decay), sgd) if config.weight_decay else sgd
+
+
+def _adamw(config, rate):
+  if config.momentum:
+    raise UserError(f'momentum={config.momentum} means nothing to optimizer="adamw", only to sgd')
+  return optax.adamw(rate, weight_decay=config.weight_decay)
+
+
+OPTIMIZERS = {'sgd': _sgd, 'adamw': _adamw}
+
+
 def inner_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
-  """SGD with the config's `learning_rate`, `schedule`, `momentum`, `nesterov` and `weight_decay`.
+  """The config's `optimizer` with its `learning_rate`, `schedule`, `momentum`, `nesterov` and `weight_decay`.
 
   Args:
     config: the run's config.
     steps: the steps of the whole run, for the schedule.
 
   Returns:
-    A transform that is linear in the gradient; weight decay is added to the gradient before momentum, as in the paper.
+    'sgd' is linear in the gradient, and adds weight decay to the gradient before momentum, as in the paper. 'adamw' is
+    Adam with decoupled weight decay, for the algorithms that take any optimizer.
   """
-  sgd = optax.sgd(learning_rate(config, steps), momentum=config.momentum or None, nesterov=config.nesterov)
-  return optax.chain(optax.add_decayed_weights(config.weight_decay), sgd) if config.weight_decay else sgd
+  if config.optimizer not in OPTIMIZERS:
+    raise UserError(f'optimizer={config.optimizer!r}, must be one of {", ".join(OPTIMIZERS)}')
+  return OPTIMIZERS[config.optimizer](config, learning_rate(config, steps))
 
 
 def clipping(config: Any) -> optax.GradientTransformation:

@@ -1,10 +1,13 @@
 """The lengths of the rounds: a pure function of the global step."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vrl_jax import theory
 from vrl_jax.errors import UserError
+
+Stages = tuple[tuple[int, int], ...]
 
 
 class Periods(NamedTuple):
@@ -14,11 +17,14 @@ class Periods(NamedTuple):
     steps: T, the steps of the whole run.
     period: k, the length of a round; the run's last one may be shorter.
     first_period: the length of the first round.
+    stages: (step, period) pairs in the order of the steps: rounds that start at or after the step have that period. A
+      round keeps the length that it began with.
   """
 
   steps: int
   period: int
   first_period: int
+  stages: Stages = ()
 
   def length(self, step: int) -> int:
     """The length of the round that starts at `step`, which must be the start of one.
@@ -27,7 +33,7 @@ class Periods(NamedTuple):
     >>> periods.length(0), periods.length(1), periods.length(5), periods.length(9)
     (1, 4, 4, 1)
     """
-    planned = self.first_period if step == 0 else self.period
+    planned = self.first_period if step == 0 else period_at(step, self.period, self.stages)
     return min(planned, self.steps - step)
 
   def rounds(self, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -35,6 +41,8 @@ class Periods(NamedTuple):
 
     >>> list(Periods(steps=10, period=4, first_period=4).rounds())
     [(0, 4), (4, 4), (8, 2)]
+    >>> list(Periods(steps=15, period=2, first_period=1, stages=((4, 3), (6, 4))).rounds())
+    [(0, 1), (1, 2), (3, 2), (5, 3), (8, 4), (12, 3)]
     """
     step = start
     while step < self.steps:
@@ -47,44 +55,116 @@ class Periods(NamedTuple):
     >>> [Periods(steps=10, period=4, first_period=1).rounds_before(step) for step in (0, 1, 5, 9, 10)]
     [0, 1, 2, 3, 4]
     """
-    if step < self.first_period:
-      return int(step > 0 and step == self.steps)
-    full, rest = divmod(step - self.first_period, self.period)
-    return 1 + full + int(rest > 0 and step == self.steps)
+    count = 0
+    for start, end, period in spans(self.period, self.first_period, self.stages):
+      done = min(step, end or step) - start
+      if done <= 0:
+        break
+      full, rest = divmod(done, period)
+      count += full + int(rest > 0 and step == self.steps)
+    return count
 
 
-def make_periods(steps: int, period: int, first_period: int | None = None) -> Periods:
+def period_at(step: int, period: int, stages: Stages = ()) -> int:
+  """The period of a round that starts at `step` > 0.
+
+  >>> [period_at(step, 2, ((10, 4), (20, 8))) for step in (9, 10, 19, 20)]
+  [2, 4, 4, 8]
+  """
+  return ([period] + [k for start, k in stages if start <= step])[-1]
+
+
+def spans(period: int, first_period: int, stages: Stages = ()) -> Iterator[tuple[int, int | None, int]]:
+  """Yields (first step, end, period) of the stretches of whole rounds of one length; the last has no end.
+
+  >>> list(spans(2, 1, ((4, 3), (6, 4))))
+  [(0, 1, 1), (1, 5, 2), (5, 8, 3), (8, None, 4)]
+  """
+  yield 0, first_period, first_period
+  start = first_period
+  while True:
+    current = period_at(start, period, stages)
+    ahead = [step for step, _ in stages if step > start]
+    if not ahead:
+      yield start, None, current
+      return
+    end = start + math.ceil((ahead[0] - start) / current) * current
+    yield start, end, current
+    start = end
+
+
+def make_periods(
+  steps: int, period: int, first_period: int | None = None, stages: Iterable[tuple[int, int]] = ()
+) -> Periods:
   """Checks and completes the lengths; `first_period=None` is `period`, 1 makes VRL-SGD into VRL-SGD-W."""
-  first_period = period if first_period is None else first_period
+  stages = check_stages(stages)
+  first_period = period_at(0, period, stages) if first_period is None else first_period
   for name, value in (('steps', steps), ('period', period), ('first_period', first_period)):
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
       raise UserError(f'{name}={value!r}, must be a whole number of at least 1')
-  return Periods(steps, period, first_period)
+  return Periods(steps, period, first_period, stages)
 
 
-_BOUNDS = {
-  ('s_sgd', True): lambda steps, workers: 1.0,
-  ('s_sgd', False): lambda steps, workers: 1.0,
-  ('local_sgd', True): lambda steps, workers: steps**0.5 / workers**1.5,
-  ('local_sgd', False): lambda steps, workers: steps**0.25 / workers**0.75,
-  ('vrl_sgd', True): lambda steps, workers: steps**0.5 / workers**1.5,
-  ('vrl_sgd', False): lambda steps, workers: steps**0.5 / workers**1.5,
-}
+def check_stages(stages: Iterable[tuple[int, int]]) -> Stages:
+  """The stages as tuples, or UserError if they are not (step, period) pairs of whole numbers with growing steps."""
+  stages = tuple(map(tuple, stages))
+  whole = lambda value, least: isinstance(value, int) and not isinstance(value, bool) and value >= least
+  valid = all(len(stage) == 2 and whole(stage[0], 0) and whole(stage[1], 1) for stage in stages)
+  if not valid or any(one[0] >= other[0] for one, other in zip(stages, stages[1:])):
+    raise UserError(f'period_stages={stages!r}, must be (step, period) pairs of whole numbers, the steps growing')
+  return stages
+
+
+def post_local(switch_step: int, period: int) -> Stages:
+  """Stages of post-local SGD: period 1 until a step, then `period` (Lin et al, 2018, arxiv.org/abs/1808.07217).
+
+  >>> list(make_periods(9, 1, stages=post_local(3, 4)).rounds())
+  [(0, 1), (1, 1), (2, 1), (3, 4), (7, 2)]
+  """
+  return ((0, 1), (switch_step, period))
+
+
+def stagewise(period: int, boundaries: Iterable[int], factor: float = 2.0) -> Stages:
+  """Stages whose period starts as `period` and grows by `factor` at each boundary, for where the learning rate falls.
+
+  Where γ is divided by `factor` too, k·γ stays the same, and so does the drift of a round: STL-SGD (Shen et al, 2020,
+  arxiv.org/abs/2006.06377). VRL-SGD's divisor is measured, so its Δ is exact through every change.
+
+  >>> stagewise(5, (100, 200))
+  ((0, 5), (100, 10), (200, 20))
+  """
+  return tuple((step, max(1, round(period * factor**i))) for i, step in enumerate((0, *boundaries)))
+
+
+def grown_by_loss(period: int, logged: Iterable[tuple[int, float]], most: int) -> Stages:
+  """Stages that follow what a run has logged: k·(F_0/F)^½ from each log point on, at most `most`.
+
+  As the loss falls so do the gradients, and a longer round drifts as little. A function of the log alone: whoever
+  resumes from the same log gets the same rounds.
+
+  Args:
+    period: k.
+    logged: (step, training loss) of every log point so far; the first is the start.
+    most: the longest period.
+
+  >>> grown_by_loss(4, [(0, 2.0), (100, 1.0), (200, 2.5), (300, 0.125)], most=12)
+  ((100, 5), (200, 3), (300, 12))
+  """
+  (_, first), *rest = logged
+  grown = lambda loss: period * math.sqrt(first / loss) if 0 < loss < math.inf and first > 0 else period
+  return tuple((step, min(most, max(1, int(grown(loss))))) for step, loss in rest)
 
 
 def auto_period(algorithm: str, *, steps: int, workers: int, identical_data: bool) -> int:
-  """The longest period that theory allows without slowing convergence, `period="auto"`.
-
-  The bounds are T^½/N^{3/2} for VRL-SGD and for Local SGD on identical data, T^¼/N^¾ for Local SGD on other data, with
-  constant 1, rounded down to at least 1.
+  """The longest period that theory allows without slowing convergence, `period="auto"`: see `theory.period_bound`.
 
   >>> auto_period('vrl_sgd', steps=117_187, workers=8, identical_data=False)
   15
   >>> auto_period('local_sgd', steps=117_187, workers=8, identical_data=False)
   3
   """
-  bound = _BOUNDS.get((algorithm, identical_data))
+  bound = theory.period_bound(algorithm, steps, workers, identical_data=identical_data)
   if bound is None:
-    known = ', '.join(sorted({name for name, _ in _BOUNDS}))
+    known = ', '.join(theory.BOUNDED)
     raise UserError(f'period="auto" is known for {known}; for algorithm={algorithm!r} give a number')
-  return max(1, math.floor(bound(steps, workers) + 1e-9))
+  return theory.whole_period(bound)

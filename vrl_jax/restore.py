@@ -77,7 +77,7 @@ def read_state(workdir: pathlib.Path, step: int, template: Any, about: dict[str,
   if len(about['leaves']) != len(expected):
     raise _foreign(workdir, step, f'{len(about["leaves"])} arrays there and {len(expected)} now')
   zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
-  _hush_stragglers()
+  hush_stragglers()
   try:
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
       path = workdir.absolute() / FOLDER / str(step) / 'state'
@@ -144,9 +144,12 @@ def reason(error: Exception) -> str:
 
 
 @functools.cache
-def _hush_stragglers():
-  # When one array cannot be read, Orbax closes its event loop while TensorStore still reads the others, and each of
-  # them then prints a traceback of its own.
+def hush_stragglers() -> None:
+  """Keeps TensorStore from printing tracebacks of its own.
+
+  When one array cannot be read or written, Orbax closes its event loop while TensorStore is still at work on the
+  others, and each of them then complains that it is closed.
+  """
   before = sys.unraisablehook
 
   def hook(unraisable):

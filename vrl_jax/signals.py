@@ -41,12 +41,21 @@ class StopRequest:
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
-    """Within, the first signal only sets `signum`; a second SIGINT raises KeyboardInterrupt."""
+    """Within, the first signal only sets `signum`, and Interrupted is raised at the end if nobody acted on it.
+
+    A second SIGINT raises KeyboardInterrupt.
+    """
     self._deferred = True
+    acted = False
     try:
       yield
+    except KeyboardInterrupt:
+      acted = True
+      raise
     finally:
       self._deferred = False
+      if self.signum is not None and not acted:
+        raise Interrupted(f'stopped by {self.name}', self.signum)
 
   def note(self, signum: int, frame: object) -> None:
     """The signal handler."""
@@ -60,26 +69,17 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-  """While active, SIGTERM and SIGINT raise Interrupted, or are put off (see `StopRequest.deferred`).
-
-  A signal that was put off and never acted on is sent on to the handler from before.
-  """
+  """While active, SIGTERM and SIGINT raise Interrupted, or are put off (see `StopRequest.deferred`)."""
   request = StopRequest()
   if threading.current_thread() is not threading.main_thread():
     yield request  # only the main thread may handle signals
     return
   before = {signum: signal.signal(signum, request.note) for signum in (signal.SIGTERM, signal.SIGINT)}
-  acted = False
   try:
     yield request
-  except KeyboardInterrupt:
-    acted = True
-    raise
   finally:
     for signum, handler in before.items():
       signal.signal(signum, handler)
-    if request.signum is not None and not acted:
-      signal.raise_signal(request.signum)
 
 
 @contextlib.contextmanager

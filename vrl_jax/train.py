@@ -1,5 +1,6 @@
 """The training loop that launch.py, notebooks, tests and benchmarks all call."""
 
+import contextlib
 import math
 import os
 import sys
@@ -51,7 +52,11 @@ def train_and_evaluate(config: ml_collections.ConfigDict, workdir: str | os.Path
   validate(config)
   require_packages(config)
   devices.prepare(config.devices, workers=config.workers)
-  with stop_requests() as stop, jax.enable_x64(config.x64), RunFolder(workdir, config) as folder:
+  with contextlib.ExitStack() as stack:
+    stop = stack.enter_context(stop_requests())
+    stack.enter_context(jax.enable_x64(config.x64))
+    with stop.deferred():
+      folder = stack.enter_context(RunFolder(workdir, config))
     if folder.summary and folder.summary['status'] == 'finished':
       print(f'{folder.path}: finished already, at step {folder.summary["step"]}')
       return folder.summary
@@ -227,14 +232,16 @@ class _Run:
     due = every and rounds(self.step) // every > rounds(self.saved_step) // every
     minutes = self.config.checkpoint_minutes
     due = due or (minutes and time.monotonic() - self.saved_at >= 60 * minutes)
-    asked = self.stop.signum
-    if (due or asked) and self.saved_step < self.step:
+    if due and self.saved_step < self.step:
       self.save()
-    if asked and self.step < self.experiment.periods.steps:
+    if self.stop.signum and self.step < self.experiment.periods.steps:
+      if self.saved_step < self.step:
+        self.save()
       self.checkpoints.wait()
       self.write_summary('interrupted')
       where = f'step {self.saved_step} of {self.experiment.periods.steps}'
-      raise Interrupted(f'{self.folder.path}: stopped by {self.stop.name}; it goes on from {where}', asked)
+      message = f'{self.folder.path}: stopped by {self.stop.name}; it goes on from {where}'
+      raise Interrupted(message, self.stop.signum)
 
   def save(self) -> None:
     """Starts to write a checkpoint of the state as it is now."""

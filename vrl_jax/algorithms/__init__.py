@@ -12,6 +12,8 @@ from vrl_jax.algorithms.d2 import d2 as d2
 from vrl_jax.algorithms.easgd import EASGDState as EASGDState
 from vrl_jax.algorithms.easgd import easgd as easgd
 from vrl_jax.algorithms.extra import extra as extra
+from vrl_jax.algorithms.finite import SkipState as SkipState
+from vrl_jax.algorithms.finite import skip_if_any_not_finite as skip_if_any_not_finite
 from vrl_jax.algorithms.local_sgd import local_sgd as local_sgd
 from vrl_jax.algorithms.outer import OuterState as OuterState
 from vrl_jax.algorithms.outer import diloco as diloco
@@ -21,6 +23,8 @@ from vrl_jax.algorithms.scaffold import ScaffoldState as ScaffoldState
 from vrl_jax.algorithms.scaffold import scaffold as scaffold
 from vrl_jax.algorithms.slowmo import SlowMoState as SlowMoState
 from vrl_jax.algorithms.slowmo import slowmo as slowmo
+from vrl_jax.algorithms.vrl_adaptive import VRLAdaptiveState as VRLAdaptiveState
+from vrl_jax.algorithms.vrl_adaptive import vrl_adaptive as vrl_adaptive
 from vrl_jax.algorithms.vrl_sgd import VRLSGDState as VRLSGDState
 from vrl_jax.algorithms.vrl_sgd import vrl_sgd as vrl_sgd
 
@@ -29,6 +33,7 @@ ALGORITHMS = {
   'local_sgd': local_sgd,
   'easgd': easgd,
   'vrl_sgd': vrl_sgd,
+  'vrl_adaptive': vrl_adaptive,
   'cocod_sgd': cocod_sgd,
   'scaffold': scaffold,
   'slowmo': slowmo,

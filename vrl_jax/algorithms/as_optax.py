@@ -1,6 +1,7 @@
 """An algorithm as a plain optax transform that communicates by itself."""
 
 import numbers
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from vrl_jax.algorithms.base import Algorithm, State
+from vrl_jax.algorithms.base import NEEDS_PARAMS, Algorithm, State
 
 
 class AsOptaxState(NamedTuple):
@@ -16,15 +17,17 @@ class AsOptaxState(NamedTuple):
 
   Attributes:
     step: int32 scalar, the number of updates so far; the same on every worker.
+    due: int32 scalar, the step that ends the present period; the same on every worker.
     algorithm: the algorithm's state.
   """
 
   step: jax.Array
+  due: jax.Array
   algorithm: State
 
 
 def as_optax(
-  algorithm: Algorithm, period: int, first_period: int | None = None
+  algorithm: Algorithm, period: int | Sequence[tuple[int, int]], first_period: int | None = None
 ) -> optax.GradientTransformationExtraArgs:
   """Wraps an algorithm as a `GradientTransformation` that communicates inside `update`, every `period` steps.
 
@@ -33,9 +36,13 @@ def as_optax(
   that of the round engine, to rounding. (Under `vmap` JAX turns the branch into a selection, and the mean is computed
   at every step; the engine of `vrl_jax.rounds` has no branch.)
 
+  `optax.apply_if_finite` must not stand around it: each worker would decide alone whether to take a step, and they
+  would no longer communicate at the same time. :func:`vrl_jax.skip_if_any_not_finite` lets them decide together.
+
   Args:
     algorithm: any Algorithm.
-    period: k, the number of local steps between two communications.
+    period: k, the number of local steps between two communications; or stages, pairs (step, k) from step 0 on, where a
+      period that starts at or after the step has length k (`vrl_jax.periods` makes some).
     first_period: the length of the first period; None is `period`, 1 makes VRL-SGD into VRL-SGD-W.
 
   Returns:
@@ -58,27 +65,41 @@ def as_optax(
   >>> bool(jnp.allclose(x, 5 / 3))
   True
   """
-  first_period = period if first_period is None else first_period
-  for name, value in (('period', period), ('first_period', first_period)):
+  stages = ((0, period),) if isinstance(period, numbers.Integral) else _stages(period)
+  first_period = stages[0][1] if first_period is None else first_period
+  for name, value in [('period', k) for _, k in stages] + [('first_period', first_period)]:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
       raise ValueError(f'{name}={value!r}, must be a whole number of at least 1')
 
   def init(params):
-    return AsOptaxState(jnp.zeros([], jnp.int32), algorithm.init(params))
+    return AsOptaxState(jnp.zeros([], jnp.int32), jnp.asarray(first_period, jnp.int32), algorithm.init(params))
 
   def update(grads, state, params=None, **extra_args):
     if params is None:
-      raise ValueError(optax.NO_PARAMS_MSG)
+      raise ValueError(NEEDS_PARAMS)
     updates, inner = algorithm.update(grads, state.algorithm, params, **extra_args)
-    local = optax.apply_updates(params, updates)
+    local = (optax.apply_updates(params, updates), inner)
     step = state.step + 1
-    after_first = step - first_period
-    due = (after_first >= 0) & (after_first % period == 0)
-    local = (local, inner)
-    moved, inner = lax.cond(due, lambda s: _varying_like(algorithm.communicate(*s), s), lambda s: s, local)
-    return jax.tree.map(jnp.subtract, moved, params), AsOptaxState(step, inner)
+    ends = step == state.due
+    moved, inner = lax.cond(ends, lambda s: _varying_like(algorithm.communicate(*s), s), lambda s: s, local)
+    due = jnp.where(ends, step + _at(stages, step), state.due)
+    return jax.tree.map(jnp.subtract, moved, params), AsOptaxState(step, due, inner)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _stages(period):
+  stages = tuple(map(tuple, period)) if isinstance(period, Sequence) and not isinstance(period, str) else ()
+  if not stages or any(len(stage) != 2 for stage in stages) or stages[0][0] != 0 or sorted(stages) != list(stages):
+    raise ValueError(f'period={period!r}, must be a whole number of at least 1, or (step, period) pairs from step 0 on')
+  return stages
+
+
+def _at(stages, step):
+  k = jnp.asarray(stages[0][1], step.dtype)
+  for start, later in stages[1:]:
+    k = jnp.where(step >= start, later, k)
+  return k
 
 
 def _varying_like(tree, like):

@@ -12,6 +12,8 @@ from jax import lax
 AXIS = 'workers'
 """The default name of the mapped axis over which the workers communicate."""
 
+NEEDS_PARAMS = 'this transform needs the parameters: update(grads, state, params)'
+
 AxisName = str | tuple[str, ...]
 Params = Any
 State = Any

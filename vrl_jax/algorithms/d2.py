@@ -8,6 +8,7 @@ import optax
 
 from vrl_jax.algorithms.base import (
   AXIS,
+  NEEDS_PARAMS,
   Algorithm,
   AxisName,
   Params,
@@ -75,7 +76,7 @@ def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: 
 
   def update(grads, state, params=None, **extra_args):
     if params is None:
-      raise ValueError(optax.NO_PARAMS_MSG)
+      raise ValueError(NEEDS_PARAMS)
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)
     x, before, u, last = map(widened, (params, state.params, updates, state.updates))
     ahead = jax.tree.map(lambda x, y, u, w: 2 * x - y + u - w, x, before, u, last)

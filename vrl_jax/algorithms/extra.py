@@ -3,7 +3,7 @@
 import jax
 import optax
 
-from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, cast_like, widened
+from vrl_jax.algorithms.base import AXIS, NEEDS_PARAMS, Algorithm, AxisName, cast_like, widened
 from vrl_jax.algorithms.d2 import PreviousState, d2
 from vrl_jax.algorithms.gossip import mix
 
@@ -49,7 +49,7 @@ def extra(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_nam
 
   def update(grads, state, params=None, **extra_args):
     if params is None:
-      raise ValueError(optax.NO_PARAMS_MSG)
+      raise ValueError(NEEDS_PARAMS)
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)
     x, before, u, last = map(widened, (params, state.params, updates, state.updates))
     z = jax.tree.map(lambda x, y: x - y / 2, x, before)

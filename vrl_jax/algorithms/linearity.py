@@ -30,7 +30,7 @@ def require_linear(inner: optax.GradientTransformation, params: Params, state: S
     # The new state too: a preconditioner may wait in it for the next step, as in ACProp.
     return updates, [x for x in jax.tree.leaves(new) if jnp.issubdtype(jax.typeof(x).dtype, jnp.inexact)]
 
-  refusal = 'the inner optimizer of vrl_sgd cannot stand behind Δ: '
+  refusal = 'the inner optimizer cannot stand behind Δ: '
   try:
     outputs = jax.eval_shape(step, params)
   except TypeError as error:  # a transform that demands extra arguments, which nobody has before the first step

@@ -12,6 +12,9 @@ ALGORITHMS = {
   'scaffold': 'SCAFFOLD',
   'diloco': 'DiLoCo',
   'slowmo': 'SlowMo',
+  'vrl_adaptive': 'VRL-Adaptive',
+  'd2': 'D²',
+  'extra': 'EXTRA',
 }
 
 METRICS = {

@@ -16,8 +16,6 @@ BOOKKEEPING = frozenset(
   'workdir data_dir name title sweep figure figures seeds devices feed resume tensorboard wandb compilation_cache '
   'eval_every log_every log_every_step checkpoint_every checkpoint_minutes'.split()
 )
-# Fields that S-SGD has no use for, so that one S-SGD run is the baseline of all their values.
-_ALGORITHMS_OWN = {'algorithm', 'period', 'first_period', *algorithm_options()}
 
 
 class Line(NamedTuple):
@@ -97,7 +95,8 @@ def lines_at(lines: Sequence[Line], fields: Sequence[str], values: Sequence[str]
 def same_but_algorithm(run: Run, baseline: Run) -> bool:
   """Whether the runs agree in all settings that are not the algorithm's own (nor the seed)."""
   fields = differing_fields((run, baseline), ('seed',))
-  return _ALGORITHMS_OWN.issuperset(fields)
+  # What S-SGD has no use for, so that one S-SGD run is the baseline of all values of these.
+  return {'algorithm', 'period', 'first_period', *algorithm_options()}.issuperset(fields)
 
 
 def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:

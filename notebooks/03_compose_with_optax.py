@@ -1,0 +1,328 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Compose with optax
+#
+# `vrl_jax` speaks optax in both directions: any (linear) optax optimizer goes **inside** an algorithm, and an algorithm goes
+# into any optax training loop. This notebook trains a small flax network on real digits, with eight workers that see two
+# classes each, and puts things together:
+#
+# schedules · momentum · clipping · `optax.chain` · a plain flax `TrainState` loop · changing the learning rate while it runs ·
+# an outer optimizer · `shard_map`.
+
+# %%
+# Where VRL-JAX cannot be imported: installs it from the checkout around, or else from its repository.
+import importlib.util
+import pathlib
+import shutil
+import subprocess
+import sys
+
+REPOSITORY = 'git+https://github.com/OWNER/vrl-jax'  # put the address of your copy here
+
+if importlib.util.find_spec('vrl_jax') is None:
+  checkout = [path for path in pathlib.Path.cwd().parents if (path / 'vrl_jax' / 'train.py').exists()]
+  tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
+  extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
+  source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
+  subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
+
+# %%
+import os
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import optax
+from flax.training.train_state import TrainState
+from jax.sharding import Mesh, PartitionSpec
+
+import vrl_jax
+from vrl_jax.data.mnist import load_mnist_5k
+from vrl_jax.data.partition import by_class
+from vrl_jax.report import style
+
+vrl_jax.devices.prepare(8)  # eight virtual devices if there is nothing but a CPU; for shard_map, at the end
+plt.rcParams.update(style.RC | {'figure.dpi': 110, 'font.size': 9})
+QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run a shortened form
+jax.devices()
+
+# %% [markdown]
+# ## Somebody's flax training loop
+#
+# Nothing in this cell knows about `vrl_jax`: a model, a loss, a step with flax's `TrainState`.
+
+
+# %%
+class MLP(nn.Module):
+  @nn.compact
+  def __call__(self, x):
+    return nn.Dense(10)(nn.relu(nn.Dense(32)(x)))
+
+
+model = MLP()
+
+
+def loss(params, images, labels):
+  logits = model.apply({'params': params}, images)
+  return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+
+def create(tx):
+  params = model.init(jax.random.key(0), jnp.zeros((1, 784)))['params']
+  return TrainState.create(apply_fn=model.apply, params=params, tx=tx)
+
+
+def train_step(state, images, labels):
+  grads = jax.grad(loss)(state.params, images, labels)
+  return state.apply_gradients(grads=grads)
+
+
+# %% [markdown]
+# Eight workers, the classes divided among them, each with 500 images:
+
+# %%
+WORKERS, BATCH, PERIOD, RATE = 8, 32, 20, 0.05
+
+train = load_mnist_5k().train
+images, labels = train['image'].reshape(-1, 784).astype(np.float32) / 255, train['label']
+shards = by_class(labels, WORKERS).shards
+worker_images, worker_labels = jnp.asarray(images[shards]), jnp.asarray(labels[shards])
+for i, shard in enumerate(shards):
+  print(f'worker {i}: digits {sorted({int(label) for label in labels[shard]})}')
+
+# %% [markdown]
+# And the part that makes it distributed: **two lines** are not what they would be for one worker. The optimizer is wrapped by
+# `as_optax`, which communicates by itself every `PERIOD` steps; and the step runs under an axis that bears the workers' name
+# (here a `vmap`; a `pmap` or a `shard_map` does as well).
+
+# %%
+ROUNDS = 4 if QUICK else 40
+
+
+def some_steps(state, images, labels, key):
+  """PERIOD steps of one worker on random batches of its own images."""
+  key = jax.random.fold_in(key, jax.lax.axis_index(vrl_jax.AXIS))
+
+  def step(state, key):
+    rows = jax.random.randint(key, (BATCH,), 0, len(images))
+    return train_step(state, images[rows], labels[rows]), None
+
+  return jax.lax.scan(step, state, jax.random.split(key, PERIOD))[0]
+
+
+over_workers = jax.jit(jax.vmap(some_steps, (0, 0, 0, None), axis_name=vrl_jax.AXIS))  # (1)
+evaluate = jax.jit(loss)
+
+
+def start(tx):
+  return jax.vmap(lambda _: create(tx))(jnp.arange(WORKERS))
+
+
+def fit(tx, rounds=ROUNDS):
+  """Trains, and returns the loss over all images after every round."""
+  state, losses = start(tx), []
+  for r in range(rounds):
+    state = over_workers(state, worker_images, worker_labels, jax.random.key(r))
+    params = jax.tree.map(lambda x: x[0], state.params)  # they have just communicated: all are equal
+    losses.append(float(evaluate(params, images, labels)))
+  return losses
+
+
+results = {
+  'S-SGD': fit(vrl_jax.as_optax(vrl_jax.s_sgd(optax.sgd(RATE)), PERIOD)),
+  'Local SGD': fit(vrl_jax.as_optax(vrl_jax.local_sgd(optax.sgd(RATE)), PERIOD)),
+  'VRL-SGD': fit(vrl_jax.as_optax(vrl_jax.vrl_sgd(optax.sgd(RATE)), PERIOD)),  # (2)
+}
+
+# %%
+LOOKS = {
+  'S-SGD': ('s_sgd', 0),
+  'Local SGD': ('local_sgd', 0),
+  'VRL-SGD': ('vrl_sgd', 0),
+  'momentum 0.9, γ/10': ('vrl_sgd', 1),
+  'Local SGD + outer': ('local_sgd', 1),
+  'VRL-SGD + outer': ('vrl_sgd', 1),
+}
+
+
+def show(results, title):
+  fig, ax = plt.subplots(figsize=(6.2, 3.0))
+  for name, losses in results.items():
+    look = style.look(*LOOKS[name], 2)
+    x = PERIOD * np.arange(1, len(losses) + 1)
+    every = max(1, len(x) // 7)
+    ax.plot(
+      x,
+      losses,
+      color=look.color,
+      dashes=look.dashes or (1, 0),
+      marker=look.marker,
+      markerfacecolor='white',
+      markevery=every,
+      label=f'{name}: {losses[-1]:.3f}',
+    )
+  ax.set(xlabel='steps', ylabel='train loss, all images', yscale='log', title=title)
+  ax.yaxis.set_major_formatter('{x:g}')
+  ax.yaxis.set_minor_formatter('')
+  ax.set_yticks([0.2, 0.3, 0.5, 1, 2])
+  ax.legend(title='loss at the end')
+
+
+show(results, f'k = {PERIOD}, γ = {RATE}; S-SGD communicates {PERIOD} times as often')
+
+# %% [markdown]
+# ## What may stand inside
+#
+# The inner optimizer may have a schedule, momentum, Nesterov, weight decay. VRL-SGD must then divide by something else than
+# $k\gamma$: by **what a constant gradient of 1 would have moved the model in the period**. It measures that by running your
+# optimizer on such a gradient, too (one number per leaf). You never say γ twice, and can look at what it found:
+
+
+# %%
+def response(inner, steps=PERIOD):
+  algorithm = vrl_jax.vrl_sgd(inner)
+  params = jnp.zeros(3)
+  state = algorithm.init(params)
+  for _ in range(steps):
+    _, state = algorithm.update(jnp.ones(3), state, params)
+  return state.response.item()
+
+
+warmup = optax.linear_schedule(0.0, RATE, PERIOD)
+print(f'k γ                    {PERIOD * RATE:.4f}')
+print(f'plain SGD              {response(optax.sgd(RATE)):.4f}')
+print(f'linear warm-up         {response(optax.sgd(warmup)):.4f}  = Σγ')
+print(f'momentum 0.9           {response(optax.sgd(RATE, momentum=0.9)):.4f}')
+print(f'Nesterov 0.9           {response(optax.sgd(RATE, momentum=0.9, nesterov=True)):.4f}')
+
+# %% [markdown]
+# With momentum 0.9 a period of 20 steps moves the model six times as far as $k\gamma$: dividing by $k\gamma$ would make every
+# correction six times too large (on quadratics that diverges). Here there is nothing to do:
+
+# %%
+momentum = optax.sgd(RATE / 10, momentum=0.9)
+results['momentum 0.9, γ/10'] = fit(vrl_jax.as_optax(vrl_jax.vrl_sgd(momentum), PERIOD))
+show(results, 'With momentum inside')
+
+# %% [markdown]
+# ## What may not, and where it goes instead
+#
+# An optimizer that is not linear in the gradient (Adam, clipping, signs) has no such response. It is refused, not run silently
+# wrong:
+
+
+# %%
+def refused(make):
+  try:
+    make()
+  except (ValueError, TypeError) as error:
+    print(f'{type(error).__name__}: {error}\n')
+  else:
+    raise AssertionError('this should have been refused')
+
+
+refused(lambda: vrl_jax.vrl_sgd(optax.adam(1e-3)).init(jnp.zeros(3)))
+refused(lambda: optax.chain(optax.clip_by_global_norm(1.0), vrl_jax.vrl_sgd(optax.sgd(0.1))))
+
+# %% [markdown]
+# The second refusal is a different one: an `Algorithm` in a chain would never communicate. What acts on the **raw gradient** comes
+# before the algorithm, in one of two spellings that do the same:
+#
+# - `vrl_jax.precede(transform, algorithm)` is again an algorithm;
+# - `optax.chain(transform, vrl_jax.as_optax(algorithm, period))` is an optax transform, with `as_optax` as its last link.
+
+# %%
+clip, algorithm = optax.clip_by_global_norm(5.0), vrl_jax.vrl_sgd(optax.sgd(RATE))
+one = fit(vrl_jax.as_optax(vrl_jax.precede(clip, algorithm), PERIOD), rounds=4)
+other = fit(optax.chain(clip, vrl_jax.as_optax(algorithm, PERIOD)), rounds=4)
+print('precede', np.round(one, 4), '\nchain  ', np.round(other, 4))
+assert np.allclose(one, other)
+
+# %% [markdown]
+# (Each worker clips its own gradient, so a tight norm changes what is minimised: the workers then agree where their *clipped*
+# gradients cancel. That is a property of clipping, not of VRL-SGD.)
+#
+# ## Changing the learning rate while it runs
+#
+# With `optax.inject_hyperparams` the rate lies in the optimizer's state. Change it there, in the middle of a period if you
+# like, and the divisor follows:
+
+# %%
+tx = vrl_jax.as_optax(vrl_jax.vrl_sgd(optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)), period=10)
+params = jnp.zeros(3)
+state = tx.init(params)
+
+
+def three_steps(state):
+  for _ in range(3):
+    _, state = jax.vmap(tx.update, axis_name=vrl_jax.AXIS)(jnp.ones((1, 3)), state, params[None])
+  return state
+
+
+state = three_steps(jax.tree.map(lambda x: x[None], state))  # one worker is enough to see it
+inner = state.algorithm.inner
+rates = {'learning_rate': jnp.full_like(inner.hyperparams['learning_rate'], 0.01)}
+state = state._replace(algorithm=state.algorithm._replace(inner=inner._replace(hyperparams=inner.hyperparams | rates)))
+state = three_steps(state)
+print(f'3 steps at 0.1 and 3 at 0.01: {state.algorithm.response.item():.4f}')
+
+# %% [markdown]
+# ## An outer optimizer
+#
+# What a whole period has moved is itself something like a gradient. `with_outer_optimizer` gives it to a second optax optimizer
+# (SlowMo and DiLoCo are of this kind), around Local SGD or around VRL-SGD, and sends nothing more:
+
+# %%
+outer = optax.sgd(0.7, momentum=0.5, nesterov=True)
+results = {name: results[name] for name in ('Local SGD', 'VRL-SGD')}
+for name, make in (('Local SGD', vrl_jax.local_sgd), ('VRL-SGD', vrl_jax.vrl_sgd)):
+  algorithm = vrl_jax.with_outer_optimizer(make(optax.sgd(RATE)), outer)
+  results[f'{name} + outer'] = fit(vrl_jax.as_optax(algorithm, PERIOD))
+show(results, 'With an outer Nesterov step')
+
+# %% [markdown]
+# ## The same on real devices: `shard_map`
+#
+# `vmap` put eight workers on one device. One worker per device is the same step under `jax.shard_map`, whose axis bears the same
+# name; the average is then an all-reduce between devices. The trajectory is the same to rounding.
+
+# %%
+if len(jax.devices()) >= WORKERS:
+  mesh = Mesh(np.array(jax.devices()[:WORKERS]), (vrl_jax.AXIS,))
+  mine, all_same = PartitionSpec(vrl_jax.AXIS), PartitionSpec()
+
+  def on_one_device(state, images, labels, key):
+    state, images, labels = jax.tree.map(lambda x: x[0], (state, images, labels))
+    return jax.tree.map(lambda x: x[None], some_steps(state, images, labels, key))
+
+  on_devices = jax.jit(jax.shard_map(on_one_device, mesh=mesh, in_specs=(mine, mine, mine, all_same), out_specs=mine))
+  tx = vrl_jax.as_optax(vrl_jax.vrl_sgd(optax.sgd(RATE)), PERIOD)
+  a = b = start(tx)
+  for r in range(3):
+    a = over_workers(a, worker_images, worker_labels, jax.random.key(r))
+    b = on_devices(b, worker_images, worker_labels, jax.random.key(r))
+  gap = jax.tree.map(lambda x, y: float(abs(x - y).max()), a.params, jax.device_get(b.params))
+  print('largest difference after 3 rounds:', max(jax.tree.leaves(gap)))
+  assert max(jax.tree.leaves(gap)) < 1e-4
+else:
+  print(f'{len(jax.devices())} device(s) here: the cell needs {WORKERS}')
+
+# %% [markdown]
+# ## What to try next
+#
+# - Other families in the same loop: `vrl_jax.scaffold`, `vrl_jax.cocod_sgd`, `vrl_jax.easgd`, and everything else in `vrl_jax.ALGORITHMS`.
+#   (EASGD's workers are not equal after a communication: evaluate `algorithm.consensus(params, state)`.)
+# - `as_optax(…, first_period=1)` is VRL-SGD-W. Is the start better?
+# - A period of 100. Where does Local SGD go, and where VRL-SGD?
+# - For long runs use the package's own engine: a round is one compiled program there, with no branch in it
+#   ([02_lenet_on_your_device](02_lenet_on_your_device.ipynb)).
+# - Write an algorithm of your own: [04_your_own_algorithm](04_your_own_algorithm.ipynb).

@@ -1,0 +1,46 @@
+"""CoCoD-SGD: its numbers, and that its all-reduce can run beside the local steps."""
+
+import family
+import family_reference
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import quadratics
+
+import vrl_jax
+from vrl_jax import rounds
+from vrl_jax.hlo import collectives
+
+
+def test_by_hand():
+  # γ = 0.5, two steps of the gradients 2 and 6 a period: the workers move by -2 and -6.
+  # Period 1: the means at the start are 0, so -2 and -6. Period 2: -4 + (-2), -4 + (-6). Period 3: -8 + ...
+  algorithm = vrl_jax.cocod_sgd(optax.sgd(0.5), axis_name='w')
+  models, state = family.run_rounds(algorithm, [jnp.array([2.0, 6.0])] * 2, 3, jnp.zeros(2))
+  np.testing.assert_array_equal(models, [[-2, -6], [-6, -10], [-10, -14]])
+  np.testing.assert_array_equal(state.start, models[-1])
+
+
+def test_against_numpy():
+  with jax.enable_x64(True):
+    algorithm = vrl_jax.cocod_sgd(family.falling_sgd(), axis_name='w')
+    models, evaluated, _ = family.by_hand(algorithm)
+    expected = family_reference.cocod_sgd(family.PROBLEM, family.rate, family.LENGTHS, family.X0)
+    np.testing.assert_allclose(models, expected, atol=1e-12)
+    np.testing.assert_allclose(evaluated[:, 3], expected.mean(axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize(('name', 'waits'), [('cocod_sgd', False), ('local_sgd', True), ('vrl_sgd', True)])
+def test_whether_the_all_reduce_waits_for_the_local_steps(name, waits):
+  algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(0.03, momentum=0.5), axis_name=rounds.AXES)
+  engine = quadratics.make_engine(algorithm, family.PROBLEM, devices=2, dtype=np.float32)
+  state, items = engine.init(quadratics.start(family.X0, np.float32)), quadratics.items(engine, 3, 2)
+  program = engine.lower('run', state, items, engine.arrangement.replicate(np.int32(2))).compile().as_text()
+  found = collectives(program)
+  assert sum(c.bytes for c in found) == 4 * quadratics.DIMENSION
+  assert {(c.op, c.loops, c.needs_loop) for c in found} == {('all-reduce', 1, waits)}
+  if not waits:  # and it is scheduled before the scan
+    body = next(part for part in program.split('\n\n') if ' all-reduce(' in part)
+    assert body.index(' all-reduce(') < body.index(' while(')

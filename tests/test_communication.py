@@ -1,0 +1,123 @@
+"""What crosses the network, counted in the compiled round, and the account of it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy_reference as reference
+import optax
+import pytest
+import quadratics
+from hlo import collectives
+
+import vrl_jax
+from vrl_jax import rounds
+from vrl_jax.communication import Traffic, traffic
+
+PARAMS = quadratics.start(np.zeros(7), np.float32)
+SHAPES = sorted(np.shape(x) for x in jax.tree.leaves(PARAMS))
+ELEMENTS = 7
+every_algorithm = pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
+
+
+def _in_program(algorithm, *, workers, devices, period=3, program='run'):
+  engine = quadratics.make_engine(algorithm, reference.heterogeneous(workers), devices=devices, dtype=np.float32)
+  more = (engine.arrangement.replicate(np.int32(2)),) if program == 'run' else ()
+  lowered = engine.lower(program, engine.init(PARAMS), quadratics.items(engine, period, count=2), *more)
+  return collectives(lowered.compile().as_text())
+
+
+def _make(name, inner=None, **options):
+  return vrl_jax.ALGORITHMS[name](inner or optax.sgd(0.1, momentum=0.5), axis_name=rounds.AXES, **options)
+
+
+@pytest.mark.parametrize('name', ['local_sgd', 'vrl_sgd', 'easgd'])
+@pytest.mark.parametrize('devices', [8, 2])
+def test_each_parameter_is_reduced_once_a_round_after_the_local_steps(name, devices):
+  found = _in_program(_make(name), workers=8, devices=devices)
+  assert {c.kind for c in found} == {'all-reduce'}
+  assert {c.depth for c in found} == {1}  # in the loop over rounds, in no other
+  assert all(c.after_loop for c in found)
+  assert sorted(shape for c in found for shape in c.shapes) == SHAPES
+
+
+@pytest.mark.parametrize('devices', [8, 2])
+def test_s_sgd_reduces_the_gradient_once_a_step(devices):
+  found = _in_program(_make('s_sgd'), workers=8, devices=devices)
+  assert {c.kind for c in found} == {'all-reduce'}
+  assert {c.depth for c in found} == {2}  # in the scan of steps in the loop over rounds
+  assert sorted(shape for c in found for shape in c.shapes) == SHAPES
+
+
+@pytest.mark.parametrize('name', ['local_sgd', 'vrl_sgd'])
+def test_averaged_buffers_are_sent_too(name):
+  found = _in_program(_make(name, buffers='mean'), workers=8, devices=2)
+  assert sorted(shape for c in found for shape in c.shapes) == sorted(SHAPES * 2)
+  assert traffic(_make(name, buffers='mean'), PARAMS).per_round == 2 * 4 * ELEMENTS
+  assert traffic(_make(name, buffers='reset'), PARAMS).per_round == 4 * ELEMENTS
+
+
+def test_measuring_communicates_after_the_steps_alone():
+  found = _in_program(_make('vrl_sgd'), workers=8, devices=2, program='measure')
+  assert {c.depth for c in found} == {0}
+  assert all(c.after_loop for c in found)
+
+
+@every_algorithm
+def test_the_account_is_what_the_program_sends(name):
+  found = _in_program(_make(name), workers=4, devices=4)
+  account = traffic(_make(name), PARAMS)
+  reduced = [c for c in found if c.kind != 'collective-permute']
+  assert sum(c.payload for c in reduced if c.depth == 2) == account.per_step
+  assert sum(c.payload for c in reduced if c.depth == 1) == account.per_round
+  assert sum(c.payload for c in found if c.kind == 'collective-permute' and c.depth == 2) == account.to_neighbours
+  assert {c.depth for c in found} <= {1, 2}
+  assert found
+
+
+@pytest.mark.parametrize(
+  ('name', 'per_step', 'per_round'),
+  [
+    ('s_sgd', 4 * ELEMENTS, 0),
+    ('local_sgd', 0, 4 * ELEMENTS),
+    ('easgd', 0, 4 * ELEMENTS),
+    ('vrl_sgd', 0, 4 * ELEMENTS),
+  ],
+)
+def test_accounts(name, per_step, per_round):
+  assert traffic(_make(name), PARAMS) == Traffic(per_step, per_round)
+  shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), PARAMS)
+  assert traffic(_make(name), shapes) == Traffic(per_step, per_round)
+  preceded = vrl_jax.precede(optax.clip_by_global_norm(1.0), _make(name))
+  assert traffic(preceded, PARAMS) == Traffic(per_step, per_round)
+
+
+def test_narrow_params_travel_as_float32():
+  narrow = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), PARAMS)
+  assert traffic(_make('vrl_sgd', optax.sgd(0.1)), narrow).per_round == 4 * ELEMENTS
+
+
+def test_double_params_travel_as_double():
+  with jax.enable_x64(True):
+    assert traffic(_make('vrl_sgd', optax.sgd(0.1)), quadratics.start(np.zeros(7))).per_round == 8 * ELEMENTS
+
+
+def test_communications():
+  assert Traffic(per_step=0, per_round=28).communications(steps=100, rounds=10) == 10
+  assert Traffic(per_step=28, per_round=0).communications(steps=100, rounds=10) == 100
+  assert Traffic(per_step=28, per_round=28).communications(steps=100, rounds=10) == 110
+  assert Traffic(per_step=0, per_round=0).communications(steps=100, rounds=10) == 0
+
+
+def test_ring_bytes():
+  # 2 * 7/8 of 10 * 400 bytes, and of 100 * 400.
+  assert Traffic(per_step=0, per_round=400).ring_bytes(steps=100, rounds=10, workers=8) == 7_000
+  assert Traffic(per_step=400, per_round=0).ring_bytes(steps=100, rounds=10, workers=8) == 70_000
+  assert Traffic(per_step=400, per_round=400).ring_bytes(steps=100, rounds=10, workers=8) == 77_000
+  # Two workers: 2 * 1/2 of the payload.
+  assert Traffic(per_step=0, per_round=400).ring_bytes(steps=100, rounds=10, workers=2) == 4_000
+  assert Traffic(per_step=400, per_round=400).ring_bytes(steps=100, rounds=10, workers=1) == 0
+
+
+def test_ring_bytes_are_exact_for_large_runs():
+  # A model of 2.3 M floats, a million steps: 9.2e12 bytes reduced, 2 * 7/8 of it sent.
+  assert Traffic(per_step=9_200_000, per_round=0).ring_bytes(10**6, 0, 8) == 16_100_000_000_000

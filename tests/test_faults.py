@@ -1,0 +1,285 @@
+"""Real processes that are stopped, killed, starved and robbed of their files."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from inprocess import compiled_once as compiled_once
+from inprocess import signal_at, small_config
+from launches import (
+  checkpoint_steps,
+  command,
+  contents,
+  launch,
+  leaves,
+  lines,
+  one_line,
+  start,
+  summary,
+  wait_until,
+)
+
+from vrl_jax.errors import DataError
+from vrl_jax.signals import Interrupted
+from vrl_jax.train import train_and_evaluate
+
+LONG = '--config.steps=600'
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """An uninterrupted run, compiled afresh."""
+  folder = tmp_path_factory.mktemp('whole') / 'run'
+  status, _, err = launch(folder, '--config.compilation_cache=False')
+  assert (status, err) == (0, '')
+  return folder
+
+
+@pytest.fixture(scope='module')
+def stopped(tmp_path_factory):
+  """A run that SIGTERM stopped in the middle: (folder, status, stdout, stderr)."""
+  folder = tmp_path_factory.mktemp('stopped') / 'run'
+  process = start(folder)
+  wait_until(lambda: len(checkpoint_steps(folder)) >= 3, process)
+  process.send_signal(signal.SIGTERM)
+  out, err = process.communicate(timeout=60)
+  return folder, process.returncode, out, err
+
+
+def same_run(workdir, whole):
+  differing = [(a, b) for a, b in zip(lines(workdir), lines(whole), strict=True) if a != b]
+  last = checkpoint_steps(whole)[-1]
+  differing += [(a, b) for a, b in zip(leaves(workdir, last), leaves(whole, last), strict=True) if a != b]
+  assert not differing
+  return len(differing)
+
+
+def test_sigterm_ends_the_round_and_says_how_to_go_on(stopped, whole):
+  folder, status, _, err = stopped
+  assert status == 128 + signal.SIGTERM
+  line = one_line(err)
+  step = checkpoint_steps(folder)[-1]
+  assert f'stopped by SIGTERM; it goes on from step {step} of 150' in line
+  assert summary(folder)['status'] == 'interrupted'
+  going_on = line.split('to go on: ')[1]
+  assert going_on == ' '.join(command(folder))
+  again = subprocess.run(going_on, shell=True, capture_output=True, text=True, cwd=os.getcwd(), timeout=120)
+  assert (again.returncode, again.stderr) == (0, '')
+  assert summary(folder)['resumed_from_step'] == step
+  same_run(folder, whole)
+
+
+def test_second_sigint_stops_at_once(tmp_path):
+  process = start(tmp_path, LONG, '--config.period=200')
+  wait_until(lambda: (tmp_path / 'metrics.jsonl').exists(), process)
+  process.send_signal(signal.SIGINT)
+  time.sleep(0.01)
+  process.send_signal(signal.SIGINT)
+  _, err = process.communicate(timeout=60)
+  assert process.returncode == 130
+  one_line(err)
+
+
+@pytest.mark.parametrize('signum', (signal.SIGTERM, signal.SIGINT))
+def test_a_signal_before_the_first_step(signum, tmp_path):
+  """While the initial weights are computed, which takes for ever here."""
+  process = start(tmp_path / 'run', '--config.init_epochs=1e9')
+  wait_until(lambda: (tmp_path / 'run' / '.lock').exists(), process)
+  time.sleep(0.5)
+  process.send_signal(signum)
+  _, err = process.communicate(timeout=60)
+  assert process.returncode == 128 + signum
+  assert f'stopped by {signal.Signals(signum).name}; to go on: ' in one_line(err)
+  assert not (tmp_path / 'run').exists()
+
+
+def kill_again_and_again(workdir, kills, rng):
+  """Kills a run at random moments, every third one in the middle of a checkpoint's write, and then lets it end."""
+  resumed = 0
+  folder = workdir / 'checkpoints'
+  for number in range(kills):
+    began, process = len(checkpoint_steps(workdir)), start(workdir, stdout=subprocess.DEVNULL)
+    if number % 3 == 0:
+      wait_until(lambda: any('tmp' in path.name for path in folder.glob('*')), process)
+    else:
+      wait_until(lambda: (workdir / '.lock').exists(), process)
+      time.sleep(rng.uniform(0.0, 3.0))
+    process.kill()
+    _, err = process.communicate(timeout=60)
+    assert err == ''
+    resumed += began > 0
+  status, _, err = launch(workdir)
+  assert (status, err) == (0, '')
+  assert not any('tmp' in path.name for path in folder.glob('*'))
+  return resumed + 1
+
+
+def test_killed_three_times(whole, tmp_path):
+  kill_again_and_again(tmp_path / 'run', 3, random.Random(0))
+  same_run(tmp_path / 'run', whole)
+
+
+@pytest.mark.slow
+def test_killed_24_times(tmp_path):
+  """kill -9 at random moments, and during checkpoint writes; prints the figures."""
+  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+  flags = ('--config.compilation_cache=False',)
+  assert launch(whole, *flags)[0] == 0
+  resumed = kill_again_and_again(killed, 24, random.Random(1))
+  differences = same_run(killed, whole)
+  print(f'kills: 24, resumes: {resumed}, differences: {differences}')
+
+
+def cut(path):
+  os.truncate(path, path.stat().st_size // 2)
+
+
+def flip(path):
+  content = bytearray(path.read_bytes())
+  content[len(content) // 2] ^= 0x10
+  path.write_bytes(content)
+
+
+def biggest(folder):
+  return max((path for path in folder.rglob('*') if path.is_file()), key=lambda path: path.stat().st_size)
+
+
+DAMAGES = {
+  'everything cut in half': lambda folder: [cut(path) for path in folder.rglob('*') if path.is_file()],
+  'the data cut in half': lambda folder: cut(biggest(folder / 'state' / 'd')),
+  'a bit of the data flipped': lambda folder: flip(biggest(folder / 'state' / 'd')),
+  'no state': lambda folder: shutil.rmtree(folder / 'state'),
+  'no manifest': lambda folder: (folder / 'state' / 'manifest.ocdbt').unlink(),
+  'no facts': lambda folder: shutil.rmtree(folder / 'about'),
+  'empty facts': lambda folder: (folder / 'about' / 'metadata').write_text('{}'),
+  'an empty folder': lambda folder: (shutil.rmtree(folder), folder.mkdir()),
+  'a file in its place': lambda folder: (shutil.rmtree(folder), folder.write_text('?')),
+}
+
+
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+  """A run stopped at step 21, in this process."""
+  with signal_at(monkeypatch, 21), pytest.raises(Interrupted):
+    train_and_evaluate(small_config(), tmp_path / 'run')
+  return tmp_path / 'run'
+
+
+@pytest.fixture(scope='module')
+def small_whole(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('small')
+  train_and_evaluate(small_config(), folder)
+  return folder
+
+
+@pytest.mark.parametrize('damage', DAMAGES)
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(damage, interrupted, small_whole, capfd):
+  assert checkpoint_steps(interrupted) == [13, 17, 21]
+  DAMAGES[damage](interrupted / 'checkpoints' / '21')
+  capfd.readouterr()
+  assert train_and_evaluate(small_config(), interrupted)['resumed_from_step'] == 17
+  line = one_line(capfd.readouterr().err)
+  assert 'the checkpoint of step 21 cannot be read' in line
+  assert 'going on from step 17' in line
+  assert (interrupted / 'unreadable_checkpoint_21').exists()
+  same_run(interrupted, small_whole)
+
+
+def test_a_deleted_newest_checkpoint_falls_back_to_the_one_before(interrupted, small_whole, capfd):
+  shutil.rmtree(interrupted / 'checkpoints' / '21')
+  assert train_and_evaluate(small_config(), interrupted)['resumed_from_step'] == 17
+  assert 'from step 17' in capfd.readouterr().out
+  same_run(interrupted, small_whole)
+
+
+def test_no_checkpoint_can_be_read(interrupted, capfd):
+  for step in checkpoint_steps(interrupted):
+    DAMAGES['everything cut in half'](interrupted / 'checkpoints' / str(step))
+  before = contents(interrupted)
+  with pytest.raises(DataError, match='step 21 cannot be read .* move .*checkpoints away to start anew'):
+    train_and_evaluate(small_config(), interrupted)
+  assert contents(interrupted) == before
+  assert capfd.readouterr().err == ''
+
+
+@pytest.mark.parametrize(
+  'change, told',
+  [
+    (lambda about: about['config'].update(seed=7), 'step 21 is not of this run: seed=7 there and 0 now'),
+    (
+      lambda about: about['leaves'][0].__setitem__(2, [8, 6]),
+      r'params: float32\[8, 6\] there and params: float32\[8, 5\]',
+    ),
+    (lambda about: about['leaves'].pop(), r'\d arrays there and \d now'),
+  ],
+)
+def test_a_checkpoint_of_another_run_is_refused(change, told, interrupted):
+  path = interrupted / 'checkpoints' / '21' / 'about' / 'metadata'
+  about = json.loads(path.read_text())
+  change(about)
+  path.write_text(json.dumps(about))
+  before = contents(interrupted)
+  with pytest.raises(DataError, match=told):
+    train_and_evaluate(small_config(), interrupted)
+  assert contents(interrupted) == before
+
+
+def test_two_launches_in_one_folder_and_a_lock_that_dies_with_its_holder(tmp_path):
+  first = start(tmp_path, LONG)
+  wait_until(lambda: checkpoint_steps(tmp_path), first)
+  status, _, err = launch(tmp_path, LONG)
+  assert status == 2
+  assert 'another process is running in this folder' in one_line(err)
+  first.kill()
+  first.communicate(timeout=60)
+  second = start(tmp_path, LONG)
+  wait_until(lambda: 'from step' in (second.stdout.readline() or ''), second)
+  second.kill()
+  second.communicate(timeout=60)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A file system of 1 MB."""
+  folder = tmp_path / 'disk'
+  folder.mkdir()
+  mount = ['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', str(folder)]
+  if os.geteuid() or shutil.which('mount') is None or subprocess.run(mount, capture_output=True).returncode:
+    pytest.skip('only root can mount a small tmpfs here')
+  yield folder
+  subprocess.run(['umount', str(folder)], check=True)
+
+
+def test_a_full_disk_ends_the_run_with_one_line(whole, small_disk):
+  run = small_disk / 'run'
+  process = start(run)
+  wait_until(lambda: len(checkpoint_steps(run)) >= 2, process)
+  ballast = small_disk / 'ballast'
+  with open(ballast, 'wb', buffering=0) as file:
+    try:
+      while True:
+        file.write(bytes(4096))
+    except OSError:
+      pass
+  _, err = process.communicate(timeout=60)
+  assert process.returncode == 5, err
+  assert 'No space left on device' in one_line(err)
+  ballast.unlink()
+  status, _, err = launch(run)
+  assert (status, err) == (0, '')
+  assert summary(run)['resumed_from_step'] > 0
+  same_run(run, whole)
+
+
+def test_a_read_only_folder(small_disk):
+  if subprocess.run(['mount', '-o', 'remount,ro', str(small_disk)], capture_output=True).returncode:
+    pytest.skip('it cannot be mounted read-only')
+  status, _, err = launch(small_disk / 'run')
+  assert status == 2
+  assert f'{small_disk}/run: cannot write there (Read-only file system)' in one_line(err)
+  assert contents(small_disk) == {}
