@@ -2,24 +2,27 @@
 
     python benchmarks/pytorch_baseline.py --task lenet --algorithm vrl_sgd --arrangement processes --rounds 10 --warmup 2
 
-Eight workers, each with random data of the right shapes. `processes` runs them as 8 processes with gloo over loopback
-and one thread each, `loop` in one process with as many threads as cores, one worker after the other; `--processes 2`
-is the middle way (2 processes looping over 4 workers each), often the fastest on 2 cores. Prints one line of JSON.
+Eight workers with random data of the right shapes. `processes` runs them as 8 processes with gloo over loopback and one
+thread each, `loop` one after the other in one process with a thread per core; `--processes 2` is the middle way, two
+processes that loop over 4 workers each. Prints one line of JSON: examples per second, and the CPU time of an example
+summed over all processes, which is the steadier number on a machine with other users.
 
-What is done for speed, each of it measured: all parameters of a worker are views of one flat row, so a round sends one
-all-reduce; data and indices are prepared beforehand; gradients are never accumulated nor zeroed; the update is the fused
-SGD; convolutions run in channels_last (LeNet 1.3 x, TextCNN 1.4 x faster than contiguous, text as an image of height
-1); pooling before ReLU; a worker does its k steps in a row, with its parameters in cache; the workers of one process
-share a single large batch in S-SGD. Neither `torch.func.vmap` over the workers nor `bmm` was faster than the loop.
+What is done for speed: the parameters of a worker are views of one flat row, so a round sends one all-reduce; data and
+indices are prepared beforehand; gradients are neither accumulated nor zeroed; the update is the fused SGD; convolutions
+run in channels_last (text as an image of height 1), 1.3 and 1.4 x faster than contiguous ones; pooling precedes ReLU; a
+worker does its k steps in a row while its parameters are in cache; in S-SGD the workers of a process share one large
+batch. `torch.func.vmap` over the workers took 1.6 - 1.8 x the CPU time of the loop, `bmm` 1.7 x (MLP); `torch.compile`
+gains 3 - 4 % on LeNet and the MLP and loses half on TextCNN, so it is left out.
 """
 
 import argparse
-import dataclasses
+import collections
+import functools
 import json
+import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -30,17 +33,8 @@ WEIGHT_DECAY = 1e-4
 VOCABULARY = 20_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-  """A model as a function of its parameters, and the settings of the paper."""
-
-  shapes: tuple
-  logits: Callable
-  inputs: Callable  # (number of examples, generator) -> tensor
-  classes: int
-  batch: int
-  period: int
-  rate: float
+# A model as a function of its parameters, and the paper's settings.
+Task = collections.namedtuple('Task', 'shapes logits inputs classes batch period rate')
 
 
 def lenet(params, images):
@@ -64,62 +58,30 @@ def perceptron(params, x):
   return F.linear(x, params[-2], params[-1])
 
 
-_table = []
-
-
-def embedding_table():
-  if not _table:
-    _table.append(torch.randn(VOCABULARY, 50, generator=torch.Generator().manual_seed(0)))
-  return _table[0]
-
-
-def pairs(*kernels):
-  return tuple(shape for kernel in kernels for shape in (kernel, kernel[:1]))
-
+embedding_table = functools.cache(lambda: torch.randn(VOCABULARY, 50, generator=torch.Generator().manual_seed(0)))
+pairs = lambda *kernels: [shape for kernel in kernels for shape in (kernel, kernel[:1])]  # kernels and biases
 
 TASKS = {
   'lenet': Task(
-    pairs((6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)),
-    lenet,
-    lambda n, g: torch.randn(n, 1, 32, 32, generator=g),
-    classes=10,
-    batch=32,
-    period=20,
-    rate=0.005,
+    pairs((6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)), lenet,
+    lambda n, g: torch.randn(n, 1, 32, 32, generator=g), 10, 32, 20, 0.005
   ),
   'textcnn': Task(
-    pairs((100, 50, 1, 3), (100, 50, 1, 4), (100, 50, 1, 5), (14, 300)),
-    textcnn,
-    lambda n, g: torch.randint(VOCABULARY, (n, 50), generator=g),
-    classes=14,
-    batch=64,
-    period=50,
-    rate=0.01,
+    pairs((100, 50, 1, 3), (100, 50, 1, 4), (100, 50, 1, 5), (14, 300)), textcnn,
+    lambda n, g: torch.randint(VOCABULARY, (n, 50), generator=g), 14, 64, 50, 0.01
   ),
   'mlp': Task(
-    pairs((1024, 2048), (200, 1024)),
-    perceptron,
-    lambda n, g: torch.randn(n, 2048, generator=g),
-    classes=200,
-    batch=32,
-    period=20,
-    rate=0.025,
+    pairs((1024, 2048), (200, 1024)), perceptron,
+    lambda n, g: torch.randn(n, 2048, generator=g), 200, 32, 20, 0.025
   ),
-}
+}  # fmt: skip
 
 
 def as_views(row, shapes):
   """Cuts a flat row into tensors of these shapes, 4-dimensional ones in channels_last order."""
-  views, start = [], 0
-  for shape in shapes:
-    stop = start + int(torch.Size(shape).numel())
-    part = row[start:stop]
-    if len(shape) == 4:
-      views.append(part.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2))
-    else:
-      views.append(part.view(shape))
-    start = stop
-  return views
+  image = lambda part, o, i, h, w: part.view(o, h, w, i).permute(0, 3, 1, 2)
+  parts = row.split([math.prod(shape) for shape in shapes])
+  return [image(part, *shape) if len(shape) == 4 else part.view(shape) for part, shape in zip(parts, shapes)]
 
 
 class Group:
@@ -130,9 +92,8 @@ class Group:
     # In S-SGD all workers have the same parameters: those of one process become one worker with a larger batch.
     self.batch = task.batch * (len(workers) if algorithm == 's_sgd' else 1)
     workers = workers[:1] if algorithm == 's_sgd' else workers
-    size = sum(int(torch.Size(shape).numel()) for shape in task.shapes)
-    start = 0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0))
-    self.params = start.repeat(len(workers), 1)
+    size = sum(map(math.prod, task.shapes))
+    self.params = (0.05 * torch.randn(size, generator=torch.Generator().manual_seed(0))).repeat(len(workers), 1)
     self.delta = torch.zeros_like(self.params) if algorithm == 'vrl_sgd' else None
     self.mean = torch.empty(size)
     self.views = [[view.requires_grad_() for view in as_views(row, task.shapes)] for row in self.params]
@@ -143,8 +104,7 @@ class Group:
 
   def indices(self):
     """What the batches of a round are made of, `[workers, period, batch]`."""
-    shard = self.data[0][1].shape[0]
-    shape = (self.task.period, self.batch)
+    shard, shape = len(self.data[0][1]), (self.task.period, self.batch)
     return [torch.randint(shard, shape, generator=g).unbind() for g in self.generators]
 
   def round(self, indices, all_reduce):
@@ -161,7 +121,7 @@ class Group:
     F.cross_entropy(self.task.logits(views, inputs[batch]), labels[batch]).backward()
     grads = [view.grad for view in views]
     if self.algorithm == 's_sgd':
-      shared = as_views(self.mean, self.task.shapes)
+      shared = as_views(self.mean, self.task.shapes)  # one flat vector to send
       torch._foreach_copy_(shared, grads)
       all_reduce(self.mean)
       for view, grad in zip(views, shared):
@@ -169,7 +129,7 @@ class Group:
     elif self.algorithm == 'vrl_sgd':
       torch._foreach_sub_(grads, self.deltas[worker])
     self.optimizers[worker].step()
-    self.optimizers[worker].zero_grad(set_to_none=True)
+    self.optimizers[worker].zero_grad()
 
   @torch.no_grad()
   def communicate(self, all_reduce):
@@ -183,7 +143,7 @@ class Group:
 
 
 def run(rank, processes, args, store, results):
-  """One process: trains its workers; the first one reports examples per second and the mean parameter."""
+  """One process: trains its workers and reports its seconds, its CPU seconds and its mean parameter."""
   torch.set_num_threads(args.threads or (os.cpu_count() if processes == 1 else 1))
   torch.manual_seed(rank)
   all_reduce, barrier = (lambda x: None), (lambda: None)
@@ -196,21 +156,17 @@ def run(rank, processes, args, store, results):
       dist.all_reduce(x)
       x.div_(processes)
 
-  per_process = WORKERS // processes
-  task = TASKS[args.task]
-  group = Group(task, args.algorithm, range(rank * per_process, (rank + 1) * per_process), args.shard)
+  workers = range(WORKERS)[rank * WORKERS // processes : (rank + 1) * WORKERS // processes]
+  group = Group(TASKS[args.task], args.algorithm, workers, args.shard)
   indices = [group.indices() for _ in range(args.warmup + args.rounds)]
   for i in range(args.warmup):
     group.round(indices[i], all_reduce)
   barrier()
-  start = time.perf_counter()
+  start, cpu_start = time.perf_counter(), time.process_time()
   for i in range(args.warmup, args.warmup + args.rounds):
     group.round(indices[i], all_reduce)
   barrier()
-  seconds = time.perf_counter() - start
-  if rank == 0:
-    speed = WORKERS * task.period * task.batch * args.rounds / seconds
-    results.put((speed, group.params.mean().item(), torch.get_num_threads()))
+  results.put((time.perf_counter() - start, time.process_time() - cpu_start, group.params.mean().item()))
   if processes > 1:
     dist.destroy_process_group()
 
@@ -227,18 +183,16 @@ def main():
   parser.add_argument('--shard', type=int, default=600, help='examples of each worker')
   args = parser.parse_args()
   processes = args.processes if args.arrangement == 'processes' else 1
-  context = torch.multiprocessing.get_context('spawn')
-  results = context.SimpleQueue()
+  results = torch.multiprocessing.get_context('spawn').SimpleQueue()
   with tempfile.TemporaryDirectory() as folder:
     arguments = (processes, args, os.path.join(folder, 'store'), results)
-    if processes == 1:
-      run(0, *arguments)
-    else:
-      torch.multiprocessing.spawn(run, arguments, nprocs=processes)
-  speed, mean, threads = results.get()
-  settings = {key: getattr(args, key) for key in ('task', 'algorithm', 'arrangement', 'rounds')}
-  measured = {'examples_per_second': round(speed, 1), 'mean_parameter': mean, 'torch': torch.__version__}
-  print(json.dumps(settings | {'processes': processes, 'threads': threads} | measured))
+    torch.multiprocessing.spawn(run, arguments, nprocs=processes)
+  seconds, cpu_seconds, means = zip(*(results.get() for _ in range(processes)))
+  examples = WORKERS * TASKS[args.task].period * TASKS[args.task].batch * args.rounds
+  report = {'task': args.task, 'algorithm': args.algorithm, 'arrangement': args.arrangement, 'processes': processes}
+  report |= {'rounds': args.rounds, 'examples_per_second': round(examples / max(seconds), 1)}
+  report |= {'cpu_us_per_example': round(1e6 * sum(cpu_seconds) / examples, 2), 'mean_parameter': means[0]}
+  print(json.dumps(report))
 
 
 if __name__ == '__main__':

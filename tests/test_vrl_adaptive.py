@@ -63,9 +63,21 @@ def test_by_hand():
   np.testing.assert_array_equal(state.count, 0)
 
 
-@pytest.mark.parametrize('name, placement', [('vrl_adaptive', 'gradient'), ('local_sgd', None)])
-def test_against_numpy(name, placement):
-  algorithm = vrl_jax.ALGORITHMS[name](_adam(), axis_name='w')
+def _after():
+  sgd = optax.sgd(optax.cosine_decay_schedule(0.05, PERIOD * ROUNDS))
+  return vrl_jax.precede(optax.scale_by_adam(), vrl_jax.vrl_sgd(sgd, axis_name='w'))
+
+
+@pytest.mark.parametrize(
+  ('make', 'placement'),
+  [
+    (lambda: vrl_jax.vrl_adaptive(_adam(), axis_name='w'), 'gradient'),
+    (_after, 'direction'),
+    (lambda: vrl_jax.local_sgd(_adam(), axis_name='w'), None),
+  ],
+)
+def test_against_numpy(make, placement):
+  algorithm = make()
   models, _, _ = family.by_hand(algorithm, [PERIOD] * 3)
   np.testing.assert_allclose(models, numpy_adam(family.PROBLEM, 3, placement), atol=1e-11)
 

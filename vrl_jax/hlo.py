@@ -87,20 +87,26 @@ def _walk(computations, name, loops) -> Iterator[Collective]:
     op = instruction.op.removesuffix('-start')
     if op in COLLECTIVES:
       size = sum(_bytes(here[operand].type) for operand in instruction.operands)
-      yield Collective(op, size, loops, _needs_loop(here, instruction))
+      yield Collective(op, size, loops, _needs_loop(computations, here, instruction))
     else:
       for called in instruction.called:
         yield from _walk(computations, called, loops + (instruction.op == 'while'))
 
 
-def _needs_loop(here, instruction):
+def _needs_loop(computations, here, instruction):
   seen, todo = set(), list(instruction.operands)
   while todo:
     name = todo.pop()
     if name not in seen and name in here:
       seen.add(name)
       todo += here[name].operands
-  return any(here[name].op == 'while' for name in seen)
+  return any(_has_loop(computations, here[name]) for name in seen)
+
+
+def _has_loop(computations, instruction):
+  """Whether it is a loop or, as XLA may wrap one in a call, has one inside."""
+  inside = [i for name in instruction.called for i in computations.get(name, {}).values()]
+  return instruction.op == 'while' or any(_has_loop(computations, one) for one in inside)
 
 
 def _bytes(type_):

@@ -73,16 +73,16 @@ def parse(argv: list[str]) -> tuple[ml_collections.ConfigDict, pathlib.Path]:
   argv = _with_config_file(argv)
   try:
     config, workdir, rest = _flags(argv)
-  except (KeyError, AttributeError, flags.UnrecognizedFlagError) as error:
-    raise UserError(_unknown_field(argv, error)) from error
   except Exception as error:  # a config file can raise anything at all
-    raise UserError(_config_trouble(error)) from error
+    raise UserError(_flag_trouble(argv, error)) from error
   if len(rest) > 1:
     raise UserError(f'unexpected argument {rest[1]!r}; usage: {USAGE}')
   if config is None:
     raise UserError(f'--config is missing; usage: {USAGE}')
   if 'task' not in config:
     raise UserError(f'the config has no field "task": build it on vrl_jax.config.default_config(); usage: {USAGE}')
+  if workdir is not None and not workdir.strip():
+    raise UserError(f'--workdir={workdir!r}, must be a folder')
   default = pathlib.Path('runs') / f'{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}_{config.task}'
   return config, pathlib.Path(workdir or default)
 
@@ -94,6 +94,8 @@ def _with_config_file(argv):
     flag, equals, value = arg.partition('=')
     if flag in ('--config', '-config') and (equals or i + 1 < len(argv)):
       file, *argument = (value if equals else argv[i + 1]).split(':', 1)
+      if not file.strip():
+        raise UserError(f'--config={file!r}, must be a file or a name; usage: {USAGE}')
       argv[i : i + (1 if equals else 2)] = [f'--config={":".join([str(config_path(file)), *argument])}']
       break
   return argv
@@ -104,6 +106,7 @@ def _flags(argv):
   config = config_flags.DEFINE_config_file('config', None, 'the config file', lock_config=True, flag_values=values)
   workdir = flags.DEFINE_string('workdir', None, 'the folder of the run', flag_values=values)
   asked_for_help = flags.DEFINE_bool('help', False, 'show this help', short_name='h', flag_values=values)
+  sys.modules.pop('config_config', None)  # the last config of this process, which would shine through
   with mock.patch.object(sys, 'argv', argv):  # where ml_collections looks for --config.FIELD
     rest = values(argv)
   if asked_for_help.value:
@@ -116,13 +119,13 @@ def _flags(argv):
   return config.value, workdir.value, rest
 
 
-def _unknown_field(argv, error):
+def _flag_trouble(argv, error):
   try:
     overrides = ('--config.', '-config.')
     config, _, _ = _flags([arg for arg in argv if not arg.startswith(overrides)])
     known = sorted(config.keys())
     given = [arg.split('=')[0].split('config.')[1] for arg in argv if arg.startswith(overrides)]
-    unknown = [name for name in given if name.split('.')[0] not in known]
+    unknown = [name for name in given if name not in config]
   except Exception:  # then the file itself is at fault
     return _config_trouble(error)
   if not unknown:

@@ -46,7 +46,8 @@ class RunFolder:
     """
     self.path = pathlib.Path(workdir)
     self.config = json.loads(config.to_json_best_effort())
-    self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+    self._made = [path for path in (self.path, *self.path.parents) if not os.path.exists(path)]
+    check_same_config(self.path, config)  # before there is so much as a lock in a folder that is not ours
     self._lock = lock(self.path)
     try:
       check_same_config(self.path, config)
@@ -160,7 +161,7 @@ def check_same_config(folder: pathlib.Path, config: ml_collections.ConfigDict) -
   """Raises UserError if the folder holds a run of another config, or something else altogether."""
   stored = _read_json(folder / 'config.json')
   if stored is None:
-    if (folder / 'metrics.jsonl').exists() or (folder / 'sweep.json').exists():
+    if any(os.path.exists(folder / name) for name in ('metrics.jsonl', 'sweep.json')):
       raise UserError(f'{folder}: holds other results and no config.json; choose another --workdir')
   elif other := differences(stored, json.loads(config.to_json_best_effort())):
     raise UserError(f'{folder}: holds a run with another config: {other}; choose another --workdir')
@@ -193,7 +194,7 @@ def _read_json(path):
     if not isinstance(content, dict):
       raise ValueError('not an object')
     return content
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     return None
   except (ValueError, OSError) as error:
     raise UserError(f'{path}: cannot be read ({error}); move it away or choose another --workdir') from None

@@ -55,6 +55,7 @@ def train_and_evaluate(config: ml_collections.ConfigDict, workdir: str | os.Path
   with contextlib.ExitStack() as stack:
     stop = stack.enter_context(stop_requests())
     stack.enter_context(jax.enable_x64(config.x64))
+    stack.enter_context(np.errstate(over='ignore', invalid='ignore'))  # a run that diverges says so in its own words
     with stop.deferred():
       folder = stack.enter_context(RunFolder(workdir, config))
     if folder.summary and folder.summary['status'] == 'finished':

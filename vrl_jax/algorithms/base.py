@@ -24,7 +24,7 @@ class Algorithm(NamedTuple):
 
   All functions act on one worker's values. Those that communicate run under a mapped axis (`jax.vmap`, `jax.pmap` or
   `jax.shard_map`) that bears the algorithm's `axis_name`; N workers are N positions along it. A period is any number of
-  `update`s, the same on every worker, and then one `communicate`: the algorithm itself never sees its length.
+  calls of `update`, the same on every worker, and then one of `communicate`: the algorithm itself never sees its length.
 
   An Algorithm is not a `GradientTransformation`: inside `optax.chain` it would never communicate, so optax's
   combinators refuse it. :func:`vrl_jax.as_optax` makes one that communicates by itself.

@@ -7,9 +7,9 @@ import optax
 from vrl_jax.algorithms.base import Params, State
 
 _ADVICE = (
-  'Put a preconditioner or clipping before Δ, on the raw gradient: '
-  'precede(optax.clip_by_global_norm(1.0), vrl_sgd(optax.sgd(0.1))). Linear ones are sgd, momentum, Nesterov, '
-  'schedules, weight decay and their masks; assume_linear=True skips this check'
+  'Put clipping before Δ, on the raw gradient: precede(optax.clip_by_global_norm(1.0), vrl_sgd(optax.sgd(0.1))); give '
+  'Adam and its like to vrl_adaptive(optax.adam(0.001)). Linear ones are sgd, momentum, Nesterov, schedules, weight '
+  'decay and their masks; assume_linear=True skips this check'
 )
 
 

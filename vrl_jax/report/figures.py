@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from vrl_jax.report import names, series, specs, style
+from vrl_jax.report import along, names, series, specs, style
 from vrl_jax.report.panel import Panel, draw_panel, y_limits
 from vrl_jax.report.records import Run, Sweep, flat_runs
 from vrl_jax.report.reference import Reference, fitting
@@ -29,7 +29,8 @@ def comparison_figure(
     path: an image file (the suffix chooses the format), or a folder for `<name>.png`. Several figures to one file
       name get their own names added to it.
     spec: what to draw, one or several of `{"name": "loss", "y": "train_loss", "x": ["epoch", "communications"],
-      "panels": ["b", "period"], "log_y": true}`; the sweep's own if not given, else one figure per metric.
+      "panels": ["b", "period"], "log_y": true}`; the sweep's own if not given, else one figure per metric. Where x is
+      a config field, such as the period, a run is a point: the mean of y over its second half.
     reference: published curves, drawn thin and dashed where x is the epoch.
 
   Returns:
@@ -58,6 +59,8 @@ def comparison_figure(
 
 def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Reference] = ()) -> Canvas:
   """One figure as a matplotlib object; call it within `rc_context(style.RC)`."""
+  if along.is_field(runs, figure.x[0]):
+    runs = along.regroup(runs, figure.x[0], figure.y)
   panels, columns = _panels(runs, figure)
   rows = -(-len(panels) // columns)
   height = (2.75 if columns <= 2 else 2.3 if columns == 3 else 1.75) * rows + 0.55

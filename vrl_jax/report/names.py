@@ -20,6 +20,7 @@ ALGORITHMS = {
 METRICS = {
   'train_loss': 'train loss',
   'distance_to_optimum': 'distance to the minimum',
+  'squared_gradient': '‖∇f(x̂)‖²',
   'test_loss': 'test loss',
   'train_accuracy': 'train accuracy (%)',
   'test_accuracy': 'test accuracy (%)',
@@ -52,8 +53,13 @@ def algorithm(key: str) -> str:
 
 
 def quantity(key: str) -> str:
-  """The name of a metric or of an axis."""
-  return METRICS.get(key) or AXES.get(key) or key.replace('_', ' ')
+  """The name of a metric, of an axis or of a config field.
+
+  >>> quantity('train_loss'), quantity('period')
+  ('train loss', 'period k')
+  """
+  field = f'{key.replace("_", " ")} {FIELDS.get(key, "")}'.strip()
+  return METRICS.get(key) or AXES.get(key) or field
 
 
 def setting(field: str, value) -> str:

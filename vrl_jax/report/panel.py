@@ -63,6 +63,8 @@ def draw_panel(ax: Axes, panel: Panel, figure: Figure, limits, references: Seque
   curves = [series.curve(line.runs, panel.x, figure.y) for line in panel.lines]
   ends = [curve.x[-1] for curve in curves if len(curve.x) and curve.x[-1] > 0]
   wide = panel.x in ('communications', 'bytes_communicated') and bool(ends) and max(ends) > 4 * min(ends)
+  points = sorted({x for curve in curves for x in curve.x}) if panel.x not in names.AXES else []
+  wide = wide or (bool(points) and points[0] > 0 and points[-1] > 4 * points[0])
   ax.set_title(panel.title)
   ax.set_yscale('log' if figure.log_y else 'linear')
   ax.set_xscale('log' if wide else 'linear')
@@ -77,6 +79,9 @@ def draw_panel(ax: Axes, panel: Panel, figure: Figure, limits, references: Seque
     handles |= _draw_references(ax, references, figure.y)
     ax.set_xlim(-0.03 * max(ends), 1.03 * max(ends))
   _tidy_ticks(ax, panel.x, figure.log_y and limits, wide)
+  if points:
+    ax.set_xticks(points, [names.plain(float(x)) for x in points])
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
   return handles, visible | {one.label for one in references}
 
 

@@ -4,10 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vrl_jax import errors
-from vrl_jax.report import names, series
+from vrl_jax.report import along, names, series
 from vrl_jax.report.records import Run, Sweep, flat_runs
 
-_LOG = ('train_loss', 'test_loss', 'step_loss', 'distance_to_optimum', 'consensus_distance', 'variance_among_workers')
+_LOG = (
+  'train_loss',
+  'test_loss',
+  'step_loss',
+  'distance_to_optimum',
+  'squared_gradient',
+  'consensus_distance',
+  'variance_among_workers',
+)
 _DEFAULTS = {
   'loss': 'train_loss',
   'distance': 'distance_to_optimum',
@@ -73,7 +81,7 @@ def _check(spec, runs):
   panels = _tuple(spec.get('panels') or ())
   metrics = sorted({key for run in runs for line in run.metrics for key in line})
   for key in (y, *x):
-    if key not in metrics:
+    if key not in metrics and not (x == (key,) and along.is_field(runs, key)):
       raise errors.UserError(f'figure: no run has the metric {key!r}; there are {", ".join(metrics)}')
   for field in panels:
     if all(run.setting(field) is None for run in runs):

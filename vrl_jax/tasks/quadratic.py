@@ -46,7 +46,10 @@ def make_task(config: Any) -> Task:
     metrics=lambda x, frozen, batch: {'loss': values(x, batch)},
     train={'a': a, 'c': c},
     labels=np.arange(len(a)),
-    model_metrics=lambda x: {'distance_to_optimum': float(np.linalg.norm(x - optimum))},
+    model_metrics=lambda x: {
+      'distance_to_optimum': float(np.linalg.norm(x - optimum)),
+      'squared_gradient': float(np.sum(np.square(2 * a.mean() * (x - optimum)))),
+    },
     class_names=[f'f{i + 1}' for i in range(len(a))],
   )
 

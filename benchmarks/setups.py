@@ -1,0 +1,115 @@
+"""What the benchmarks run: the engine on the paper's three tasks with random data of the right shapes."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+
+from vrl_jax import rounds
+from vrl_jax.algorithms import ALGORITHMS
+from vrl_jax.arrangement import Arrangement, arrange
+from vrl_jax.config import default_config
+from vrl_jax.data.feed import Feed
+from vrl_jax.data.partition import by_class
+from vrl_jax.data.stream import index_stream
+from vrl_jax.models.lenet import LeNet
+from vrl_jax.models.mlp import MLP
+from vrl_jax.models.textcnn import TextCNN
+from vrl_jax.optimizers import inner_optimizer
+from vrl_jax.tasks._classification import classification_task
+from vrl_jax.tasks.base import Task
+
+VOCABULARY = 20_000
+
+
+class Setting(NamedTuple):
+  """A task of the paper: its model, and what one worker's step sees."""
+
+  model: Any
+  inputs: Any  # (rng, n) -> array
+  classes: int
+  batch: int
+  period: int
+  learning_rate: float
+
+
+SETTINGS = {
+  'lenet': Setting(LeNet(), lambda r, n: r.normal(size=(n, 32, 32, 1)).astype(np.float32), 10, 32, 20, 0.005),
+  'textcnn': Setting(TextCNN(), lambda r, n: r.integers(0, VOCABULARY, (n, 50), np.int32), 14, 64, 50, 0.01),
+  'mlp': Setting(MLP(), lambda r, n: r.normal(size=(n, 2048)).astype(np.float32), 200, 32, 20, 0.025),
+}
+
+
+def make_task(name: str, examples: int) -> Task:
+  """The task with `examples` random examples."""
+  setting, rng = SETTINGS[name], np.random.default_rng(0)
+  data = {
+    'input': setting.inputs(rng, examples),
+    'label': rng.integers(0, setting.classes, examples).astype(np.int32),
+  }
+  text = name == 'textcnn'
+  constants = {'embedding': rng.normal(size=(VOCABULARY, 50)).astype(np.float32)} if text else None
+  return classification_task(setting.model, data, data, range(setting.classes), constants, dropout=text)
+
+
+class Bench:
+  """An engine with its state, ready to run rounds again and again."""
+
+  def __init__(self, name: str, algorithm: str, *, workers=8, devices=None, period=None, where='device', shard=512):
+    setting = SETTINGS[name]
+    self.period = period or setting.period
+    self.arrangement: Arrangement = arrange(workers, devices)
+    self.task = make_task(name, workers * shard)
+    stream = index_stream(by_class(self.task.labels, workers), setting.batch)
+    self.feed = Feed(self.task.train, stream, self.arrangement, frozen=self.task.frozen, where=where)
+    config = default_config()
+    config.learning_rate, config.weight_decay = setting.learning_rate, 1e-4
+    made = ALGORITHMS[algorithm](inner_optimizer(config, 1), axis_name=rounds.AXES)
+    self.engine = rounds.Engine(made, self.task.loss, self.arrangement, self.feed.supply)
+    self.params = jax.tree.map(np.asarray, self.task.init(jax.random.key(0)))
+    self.state = self.engine.init(self.params)
+    self.examples_per_round = self.period * workers * setting.batch
+
+  def __call__(self, count: int) -> None:
+    """Runs `count` rounds and waits for them."""
+    if self.feed.on_device:
+      self.state, token = self.engine.run(self.state, self.feed.items(0, self.period, count), count)
+    else:
+      for r in range(count):
+        self.state, token = self.engine.run(self.state, self.feed.items(r * self.period, self.period, 1), 1)
+    token.block_until_ready()
+
+
+class BareGradient:
+  """The same mini-batch gradients as a `Bench`'s rounds, in the same layout, with no optimizer and no communication."""
+
+  def __init__(self, bench: Bench):
+    self._bench = bench
+    supply, task = bench.feed.supply, bench.task
+
+    def worker(params, data, frozen, items):
+      def step(carry, item):
+        batch = supply.fetch(data, item)
+        rng = jax.random.fold_in(jax.random.key(0), carry[0])
+        return (carry[0] + 1, jax.grad(task.loss)(params, frozen, batch, rng)), None
+
+      zeros = jax.tree.map(lambda x: x * 0, params)
+      flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
+      return lax.scan(step, (0, zeros), flat)[0][1]
+
+    mapped = jax.vmap(worker, (0, None if supply.shared else 0, None, 0), axis_name=rounds.AXES[1])
+    self._program = bench.arrangement.pmap(mapped)
+    self._params = bench.arrangement.split(
+      jax.tree.map(lambda x: np.broadcast_to(x, (bench.arrangement.workers, *x.shape)), bench.params)
+    )
+
+  def __call__(self, count: int) -> None:
+    """Computes the gradients of `count` rounds and waits for them."""
+    supply, items = self._bench.feed.supply, self._bench.feed.items(0, self._bench.period, count)
+    jax.block_until_ready(self._program(self._params, supply.data, supply.frozen, items))
+
+  def compiled(self, count: int = 1) -> jax.stages.Compiled:
+    """The compiled program, for its memory analysis."""
+    supply, items = self._bench.feed.supply, self._bench.feed.items(0, self._bench.period, count)
+    return self._program.lower(self._params, supply.data, supply.frozen, items).compile()
