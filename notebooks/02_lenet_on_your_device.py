@@ -32,6 +32,7 @@ if importlib.util.find_spec('vrl_jax') is None:
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
+  importlib.invalidate_caches()
 
 # %%
 import os
@@ -63,15 +64,16 @@ print(*spread.devices, sep='\n')
 # ## The data
 #
 # `DATASET = 'mnist'` takes all 60,000 images. If they are not on this machine yet, the cell downloads them first (11 MB; with TensorFlow
-# installed they are prepared by TFDS, otherwise the four original files are kept in `DATA_DIR`). Full MNIST takes an accelerator or patience: it is
-# fifteen times the work of an epoch.
+# installed they are prepared by TFDS, otherwise the four original files are kept in `DATA_DIR`). Full MNIST takes an accelerator or
+# patience: an epoch of it is fifteen times the work.
 
 # %%
 DATASET = 'mnist_5k'  # @param ["mnist_5k", "mnist"]
 DATA_DIR = 'data'
 
 if DATASET == 'mnist':
-  subprocess.run([sys.executable, '-m', 'vrl_jax.tools.prepare_data', 'mnist', '--data_dir', DATA_DIR], check=True)
+  prepare = ['-m', 'vrl_jax.tools.prepare_data', 'mnist', '--data_dir', DATA_DIR]
+  subprocess.run([sys.executable, *prepare], check=True)
 train = (load_mnist(DATA_DIR) if DATASET == 'mnist' else load_mnist_5k()).train
 
 shards = by_class(train['label'], 8).shards
@@ -82,10 +84,10 @@ for worker, (ax, shard) in enumerate(zip(axes, shards)):
   ax.set_ylabel(f'worker {worker}', rotation=0, ha='right', va='center')
   ax.set(xticks=[], yticks=[])
   ax.spines[:].set_visible(False)
-fig.suptitle('What each worker sees')
+fig.suptitle('What each worker sees', y=0.95)
 fig.subplots_adjust(hspace=0.05);
 # %% [markdown]
-# No worker has seen what the others train on: this is the paper's *non-identical* case, and the hard one for Local SGD.
+# No worker sees more than two of the ten digits: this is the paper's *non-identical* case, and the hard one for Local SGD.
 #
 # ## The comparison
 #
@@ -98,14 +100,14 @@ config.data_dir = DATA_DIR if DATASET == 'mnist' else None
 if QUICK:
   config.epochs, config.eval_every, config.init_epochs = 2.0, 1.0, 0.0
   config.sweep = tuple(entry for entry in config.sweep if entry['name'] in ('Local SGD', 'VRL-SGD'))
-workdir = pathlib.Path(tempfile.mkdtemp())  # give a folder of your own to keep it: finished runs are not run again
+workdir = pathlib.Path(tempfile.mkdtemp())  # a folder of your own keeps the runs
 run_sweep(config, workdir);
 # %%
 for name in ('loss', 'accuracy'):
   display(Image(workdir / 'figures' / f'{name}.png', width=820))
 
 # %% [markdown]
-# Left: against epochs, VRL-SGD stays with S-SGD while Local SGD lags behind. Right: the same curves against what really costs when workers
+# Left: against epochs, VRL-SGD stays close to S-SGD while Local SGD lags behind. Right: the same curves against what really costs when workers
 # are far apart: S-SGD needs $k$ times the communications for the same number of steps.
 #
 # The folder holds everything in readable files: `metrics.jsonl` and `config.json` of every run, and `report.html`, one page to open in a
@@ -129,7 +131,7 @@ assert np.allclose(list(losses.values()), losses[1], rtol=1e-4)
 # %% [markdown]
 # ## What to try next
 #
-# - `config.period = 60`, or `config.partition = 'dirichlet'`, or `'identical'` (then Local SGD has nothing to suffer from).
+# - A period three times as long, or `config.partition = 'dirichlet'`, or `'identical'` (then Local SGD has nothing to suffer from).
 # - `config.seeds = (0, 1, 2)`: every algorithm three times, bands in the figures, mean ± deviation in the table.
 # - `config.momentum = 0.9` with a tenth of the learning rate.
 # - Stop the sweep in the middle and run the cell again with the same `workdir`: it goes on where it was.

@@ -32,6 +32,7 @@ if importlib.util.find_spec('vrl_jax') is None:
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
+  importlib.invalidate_caches()
 
 # %%
 import os
@@ -50,7 +51,8 @@ from vrl_jax.data.mnist import load_mnist_5k
 from vrl_jax.data.partition import by_class
 from vrl_jax.report import style
 
-vrl_jax.devices.prepare(8)  # eight virtual devices if there is nothing but a CPU; for shard_map, at the end
+vrl_jax.devices.prepare(8)  # eight virtual devices where there is only a CPU; for shard_map
+vrl_jax.devices.use_compilation_cache()  # the second run starts at once
 plt.rcParams.update(style.RC | {'figure.dpi': 110, 'font.size': 9})
 QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run a shortened form
 jax.devices()
@@ -271,7 +273,8 @@ def three_steps(state):
 state = three_steps(jax.tree.map(lambda x: x[None], state))  # one worker is enough to see it
 inner = state.algorithm.inner
 rates = {'learning_rate': jnp.full_like(inner.hyperparams['learning_rate'], 0.01)}
-state = state._replace(algorithm=state.algorithm._replace(inner=inner._replace(hyperparams=inner.hyperparams | rates)))
+inner = inner._replace(hyperparams=inner.hyperparams | rates)
+state = state._replace(algorithm=state.algorithm._replace(inner=inner))
 state = three_steps(state)
 print(f'3 steps at 0.1 and 3 at 0.01: {state.algorithm.response.item():.4f}')
 
@@ -304,7 +307,8 @@ if len(jax.devices()) >= WORKERS:
     state, images, labels = jax.tree.map(lambda x: x[0], (state, images, labels))
     return jax.tree.map(lambda x: x[None], some_steps(state, images, labels, key))
 
-  on_devices = jax.jit(jax.shard_map(on_one_device, mesh=mesh, in_specs=(mine, mine, mine, all_same), out_specs=mine))
+  specs = {'in_specs': (mine, mine, mine, all_same), 'out_specs': mine}
+  on_devices = jax.jit(jax.shard_map(on_one_device, mesh=mesh, **specs))
   tx = vrl_jax.as_optax(vrl_jax.vrl_sgd(optax.sgd(RATE)), PERIOD)
   a = b = start(tx)
   for r in range(3):

@@ -34,6 +34,7 @@ if importlib.util.find_spec('vrl_jax') is None:
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
+  importlib.invalidate_caches()
 
 # %%
 import inspect

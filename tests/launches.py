@@ -75,8 +75,3 @@ def one_line(err):
   assert err.count('\n') == 1, err
   assert 'Traceback' not in err, err
   return err.strip()
-
-
-def may_not_read_only():
-  """Whether file permissions mean nothing to this user."""
-  return os.geteuid() == 0

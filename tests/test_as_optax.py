@@ -83,17 +83,18 @@ def _engine_models(name, period, first_period):
 
 
 @every_algorithm
-@pytest.mark.parametrize('mapped', [_under_vmap, _under_pmap, _under_shard_map])
+@pytest.mark.parametrize('mapped', [_under_vmap, _under_shard_map])
 def test_the_engines_trajectory(name, mapped):
-  ends, expected = _engine_models(name, 4, 1)
-  models = _models(mapped(vrl_jax.as_optax(_make(name), 4, 1)))
+  ends, expected = _engine_models(name, 4, None)
+  models = _models(mapped(vrl_jax.as_optax(_make(name), 4)))
   np.testing.assert_allclose(models[ends], expected, atol=1e-13)
 
 
-@pytest.mark.parametrize(('period', 'first_period'), [(1, None), (4, None), (3, 5)])
-def test_other_periods(period, first_period):
+@pytest.mark.parametrize(('period', 'first_period'), [(1, None), (4, 1), (3, 5)])
+@pytest.mark.parametrize('mapped', [_under_vmap, _under_pmap])
+def test_other_periods(mapped, period, first_period):
   ends, expected = _engine_models('vrl_sgd', period, first_period)
-  models = _models(_under_vmap(vrl_jax.as_optax(_make('vrl_sgd'), period, first_period)))
+  models = _models(mapped(vrl_jax.as_optax(_make('vrl_sgd'), period, first_period)))
   np.testing.assert_allclose(models[ends], expected, atol=1e-13)
 
 
@@ -124,8 +125,7 @@ def test_extra_arguments_pass(name):
   params = quadratics.replicate(quadratics.start(X0))
   state = jax.vmap(tx.init)(params)
   step = lambda g, s, x: tx.update(g, s, x, value=1.0)
-  _, new = jax.vmap(step, axis_name='w')(params, state, params)
-  np.testing.assert_array_equal(new.step, np.ones(8))
+  _, new = jax.eval_shape(jax.vmap(step, axis_name='w'), params, state, params)
   jax.tree.map(lambda a, b: np.testing.assert_equal((a.shape, a.dtype), (b.shape, b.dtype)), state, new)
 
 

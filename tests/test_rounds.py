@@ -113,7 +113,7 @@ def test_compile_seconds_are_counted_once():
   assert engine.compile_seconds > seconds
 
 
-@every_algorithm
+@pytest.mark.parametrize('name', ['s_sgd', 'vrl_sgd'])
 def test_grouping_of_rounds_does_not_change_a_bit(name):
   arrangement = arrange(8, 2)
   noise = np.random.default_rng(0).normal(size=(8, 5, 3, quadratics.DIMENSION)).astype(np.float32)

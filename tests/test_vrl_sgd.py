@@ -165,11 +165,16 @@ def _one_period(dtype, length=5, inner=None, buffers='keep'):
   algorithm = _vrl(inner or optax.sgd(0.1), buffers=buffers)
   params = {'w': jnp.zeros((8, 3, 2), dtype), 'b': jnp.ones((8, 2), dtype)}
   grads = jax.tree.map(lambda x: jax.random.normal(jax.random.key(0), x.shape, jnp.float32).astype(dtype), params)
-  state = jax.vmap(algorithm.init)(params)
-  for _ in range(length):
-    updates, state = jax.vmap(algorithm.update)(grads, state, params)
-    params = optax.apply_updates(params, updates)
-  return grads, *jax.vmap(algorithm.communicate, axis_name='w')(params, state)
+
+  @functools.partial(jax.vmap, axis_name='w')
+  def period(params, grads):
+    state = algorithm.init(params)
+    for _ in range(length):
+      updates, state = algorithm.update(grads, state, params)
+      params = optax.apply_updates(params, updates)
+    return algorithm.communicate(params, state)
+
+  return grads, *jax.jit(period)(params, grads)
 
 
 @pytest.mark.parametrize('dtype', [jnp.bfloat16, jnp.float16])

@@ -22,14 +22,10 @@ class Checkpoints:
 
   They are written in the background and appear whole or not at all. The last three are kept, and the one whose
   train loss was best when it was made.
-
-  Attributes:
-    seconds: the time that `save` has taken from the caller.
   """
 
   def __init__(self, workdir: pathlib.Path):
     """Opens (or makes) the folder's checkpoints."""
-    self.seconds = 0.0
     self._folder = workdir / FOLDER
     self._policy = _LastAndBest({step: _train_loss(workdir, step) for step in stored_steps(workdir)})
     options = ocp.CheckpointManagerOptions(preservation_policy=self._policy, cleanup_tmp_directories=True)
@@ -59,13 +55,11 @@ class Checkpoints:
     Raises:
       StorageError: it, or the one before it, cannot be written.
     """
-    began = time.perf_counter()
     about = about | {'time': time.time(), 'leaves': describe_leaves(state, checksums=True)}
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), about=ocp.args.JsonSave(about))
     with self._told():
       self._policy.train_losses[step] = about['train_loss']
       self._manager.save(step, args=args, force=True)
-    self.seconds += time.perf_counter() - began
 
   def wait(self) -> None:
     """Returns when everything is on disk."""

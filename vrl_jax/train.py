@@ -93,7 +93,7 @@ class _Run:
     self.pacers: dict[int, Pacer] = {}
     self.state = self.engine.init(experiment.params)
     self.interval = 1 if config.log_every_step else config.eval_every * experiment.steps_per_epoch
-    self.step, self.began = 0, began
+    self.step, self.began, self.saving_seconds = 0, began, 0.0
     restored = restore_newest(folder.path, on_host(self.state), folder.config)
     if restored is not None:
       self.step, self.state = restored.step, experiment.arrangement.split(restored.state)
@@ -102,7 +102,6 @@ class _Run:
     self.saved_at = time.monotonic()
     until = -1 if restored is None else self.step
     self.lines = folder.keep_metrics_until(until, self.log_points(until))
-    folder.write_json('partition.json', experiment.class_table())
     print(experiment.describe(config, self.step))
 
   def log_points(self, until: int) -> list[int]:
@@ -119,6 +118,7 @@ class _Run:
     """Trains until the last step, or until a signal or a divergence ends it earlier."""
     self.checkpoints, self.stop = checkpoints, stop
     periods = self.experiment.periods
+    self.folder.write_json('partition.json', self.experiment.class_table())
     if not self.lines:
       self.log(self.measuring.line(0, self.engine.consensus(self.state)))
     quiet = not sys.stdout.isatty()
@@ -188,7 +188,7 @@ class _Run:
 
   def wasted(self) -> float:
     """Seconds that are not training."""
-    return self.engine.compile_seconds + self.checkpoints.seconds
+    return self.engine.compile_seconds + self.saving_seconds
 
   def seconds(self) -> float:
     """Since the run began, summed over its resumptions."""
@@ -246,13 +246,16 @@ class _Run:
 
   def save(self) -> None:
     """Starts to write a checkpoint of the state as it is now."""
-    state = to_host(jax.block_until_ready(self.state))
-    if not all(np.isfinite(x).all() for x in jax.tree.leaves(state)):
-      return  # the next log point ends the run, and the last good checkpoint stays the newest
-    self.folder.sync_metrics()
-    about = {'seconds': self.seconds(), 'train_loss': self.lines[-1]['train_loss'], 'config': self.folder.config}
-    self.checkpoints.save(self.step, state, about)
-    self.saved_step, self.saved_at = self.step, time.monotonic()
+    jax.block_until_ready(self.state)
+    began = time.perf_counter()
+    state = to_host(self.state)
+    if all(np.isfinite(x).all() for x in jax.tree.leaves(state.params)):
+      self.folder.sync_metrics()
+      about = {'seconds': self.seconds(), 'train_loss': self.lines[-1]['train_loss'], 'config': self.folder.config}
+      self.checkpoints.save(self.step, state, about)
+      self.saved_step, self.saved_at = self.step, time.monotonic()
+    # else the next log point ends the run, and the last good checkpoint stays the newest
+    self.saving_seconds += time.perf_counter() - began
 
   def write_summary(self, status: str, **more: Any) -> dict[str, Any]:
     line = self.lines[-1] if self.lines else {'step': self.step}

@@ -32,8 +32,8 @@ class CoCoDSGDState(NamedTuple):
 def cocod_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS) -> Algorithm:
   r"""CoCoD-SGD: the mean of the models at the start of a period, plus what each worker has moved since.
 
-  With :math:`x_i^s` (`state.start`) the model of worker i when the period began and :math:`x_i` (`params`) the one after
-  its k local steps,
+  With :math:`x_i^s` (`state.start`) the model of worker i when the period began and :math:`x_i` (`params`) the one
+  after its k local steps,
 
   .. math::
 

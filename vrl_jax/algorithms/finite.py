@@ -27,10 +27,10 @@ def skip_if_any_not_finite(
 ) -> optax.GradientTransformationExtraArgs:
   """Skips a step on all workers if the gradient of any of them has a NaN or an infinity.
 
-  `optax.apply_if_finite` decides on each worker alone. Around :func:`vrl_jax.as_optax` that is wrong: a worker that skips
-  counts fewer steps than the others, and then communicates at another time (a program on several devices hangs) or has
-  taken fewer steps in its period (VRL-SGD's Δ is then false). Here one number is reduced at every step, so that all
-  workers skip together; a skipped step changes nothing but its count.
+  `optax.apply_if_finite` decides on each worker alone. Around :func:`vrl_jax.as_optax` that is wrong: a worker that
+  skips counts fewer steps than the others, and then communicates at another time (a program on several devices hangs)
+  or has taken fewer steps in its period (VRL-SGD's Δ is then false). Here one number is reduced at every step, so that
+  all workers skip together; a skipped step changes nothing but its count.
 
   Args:
     inner: usually `as_optax(algorithm, period)`.

@@ -1,9 +1,9 @@
 r"""The probe: how far a constant gradient of 1 would have moved the model since the last communication.
 
 That displacement, the response, is the divisor of variance reduction: it turns a difference of models into a gradient.
-The inner optimizer itself is run on such a gradient, on one number per leaf, and its steps are added up. The response is
-:math:`k\gamma` for plain SGD, :math:`\sum_t \gamma_t` for a schedule, right for a short first or last period, and right
-with momentum or Nesterov inside. Nobody passes k or γ twice.
+The inner optimizer itself is run on such a gradient, on one number per leaf, and its steps are added up. The response
+is :math:`k\gamma` for plain SGD, :math:`\sum_t \gamma_t` for a schedule, right for a short first or last period, and
+right with momentum or Nesterov inside. Nobody passes k or γ twice.
 """
 
 from typing import Any

@@ -44,8 +44,8 @@ def vrl_adaptive(
 
   Why Δ stands before the preconditioner: at the optimum the corrected gradients of all workers are then the same, so
   their second moments agree and the models stay there. A Δ after it, on Adam's direction, is
-  `precede(optax.scale_by_adam(), vrl_sgd(optax.sgd(γ)))`. It sends one vector, but each worker still divides by the size
-  of its own gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`, and lands where
+  `precede(optax.scale_by_adam(), vrl_sgd(optax.sgd(γ)))`. It sends one vector, but each worker still divides by the
+  size of its own gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`, and lands where
   local Adam does. On eight heterogeneous quadratics, k = 10, both were 0.49 off; this one reaches the optimum.
 
   Args:

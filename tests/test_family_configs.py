@@ -1,0 +1,82 @@
+"""VRL-SGD's relatives, other optimizers and changing periods through the real training loop."""
+
+import json
+
+import jax
+import pytest
+from eight_quadratics import get_config
+
+import vrl_jax
+from vrl_jax.config import algorithm_options
+from vrl_jax.errors import UserError
+from vrl_jax.experiment import make_algorithm
+from vrl_jax.periods import make_periods, stagewise
+from vrl_jax.train import train_and_evaluate
+
+
+def _run(folder, **fields):
+  config = get_config()
+  config.update(steps=60, period=5, first_period=None, noise=0.0, momentum=0.0, x64=True)
+  config.update(devices=1, checkpoint_every=0)
+  config.update(fields)
+  summary = train_and_evaluate(config, folder)
+  lines = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text().splitlines()]
+  return summary, lines
+
+
+def test_stages_are_the_runs_rounds(tmp_path):
+  stages = stagewise(2, (20, 40))
+  summary, lines = _run(tmp_path, period_stages=stages)
+  assert summary['status'] == 'finished'
+  periods = make_periods(60, 5, None, stages)
+  assert [length for _, length in periods.rounds()] == [2] * 10 + [4] * 5 + [8, 8, 4]
+  assert summary['communications'] == 18
+  for line in lines:
+    assert line['communications'] == periods.rounds_before(line['step'])
+
+
+def test_partial_participation_sends_less(tmp_path):
+  full, _ = _run(tmp_path / 'full', algorithm='scaffold')
+  half, _ = _run(tmp_path / 'half', algorithm='scaffold', participation=0.5)
+  vrl, _ = _run(tmp_path / 'vrl', algorithm='vrl_sgd')
+  assert half['bytes_communicated'] == full['bytes_communicated'] / 2 == vrl['bytes_communicated']
+  assert full['distance_to_optimum'] == pytest.approx(vrl['distance_to_optimum'], rel=1e-9)
+  assert half['distance_to_optimum'] != full['distance_to_optimum']
+
+
+def test_the_seed_of_the_run_draws_the_subsets(monkeypatch):
+  given = {}
+
+  def spy(inner, *, participation=1.0, seed=0, axis_name=vrl_jax.AXIS):
+    given.update(participation=participation, seed=seed)
+    return vrl_jax.scaffold(inner, participation=participation, seed=seed, axis_name=axis_name)
+
+  monkeypatch.setitem(vrl_jax.ALGORITHMS, 'scaffold', spy)
+  config = get_config()
+  config.update(algorithm='scaffold', participation=0.25, seed=7)
+  make_algorithm(config, 60)
+  assert given == {'participation': 0.25, 'seed': 7}
+  assert 'seed' not in algorithm_options()  # so that no other algorithm refuses one
+
+
+@pytest.mark.parametrize('algorithm', ['vrl_adaptive', 'diloco'])
+def test_adamw(tmp_path, algorithm):
+  with jax.numpy_dtype_promotion('standard'):  # optax's Adam needs it
+    summary, lines = _run(tmp_path, algorithm=algorithm, optimizer='adamw', learning_rate=0.05)
+  assert summary['distance_to_optimum'] < lines[0]['distance_to_optimum']
+
+
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
+    ({'optimizer': 'adam'}, "optimizer='adam', must be one of sgd, adamw"),
+    ({'optimizer': 'adamw', 'momentum': 0.9}, 'momentum=0.9 means nothing to optimizer="adamw"'),
+    ({'participation': 0.5}, "participation=0.5 means nothing to algorithm='vrl_sgd', only to scaffold"),
+    ({'algorithm': 'scaffold', 'participation': 1.5}, "algorithm='scaffold': participation=1.5, must be in"),
+    ({'algorithm': 'd2', 'mixing': 'star'}, "mixing='star', must be one of ring, complete"),
+    ({'period_stages': ((5, 0),)}, 'period_stages='),
+  ],
+)
+def test_bad_fields(tmp_path, fields, message):
+  with pytest.raises(UserError, match=message):
+    _run(tmp_path, **fields)
