@@ -35,7 +35,7 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-  'lenet': Setting(LeNet(), lambda r, n: r.normal(size=(n, 32, 32, 1)).astype(np.float32), 10, 32, 20, 0.005),
+  'lenet': Setting(LeNet(), lambda r, n: r.normal(size=(n, 32, 32)).astype(np.float32), 10, 32, 20, 0.005),
   'textcnn': Setting(TextCNN(), lambda r, n: r.integers(0, VOCABULARY, (n, 50), np.int32), 14, 64, 50, 0.01),
   'mlp': Setting(MLP(), lambda r, n: r.normal(size=(n, 2048)).astype(np.float32), 200, 32, 20, 0.025),
 }

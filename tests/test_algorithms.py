@@ -136,7 +136,7 @@ def test_workers_that_see_the_same_are_one_worker(name):
 @every_algorithm
 @pytest.mark.parametrize('period', [1, 5])
 def test_converges_on_identical_quadratics(name, period):
-  lengths = [period] * (400 // period)
+  lengths = [period] * (600 // period)
   _, evaluated, _ = quadratics.run_by_hand(*_by_hand(name), SAME, lengths, X0)
   np.testing.assert_allclose(evaluated[-1], SAME.c, atol=1e-6)
 

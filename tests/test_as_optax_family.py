@@ -105,11 +105,12 @@ def test_multi_steps(name):
   np.testing.assert_array_equal(twice[2::2], twice[1:-1:2])
 
 
-def test_multi_steps_on_eight_devices():
+@pytest.mark.parametrize('mapped', [_under_pmap, _under_shard_map])
+def test_multi_steps_on_eight_devices(mapped):
   tx = vrl_jax.as_optax(_make('vrl_sgd', optax.sgd(0.03)), 3)
   accumulated = optax.MultiSteps(tx, 2).gradient_transformation()
   with jax.numpy_dtype_promotion('standard'):
-    twice = _models(_under_pmap(_loop(accumulated, 2 * STEPS)))
+    twice = _models(mapped(_loop(accumulated, 2 * STEPS)))
   np.testing.assert_allclose(twice[1::2], _models(_under_vmap(_loop(tx, STEPS))), atol=1e-6)
 
 

@@ -37,6 +37,7 @@ FIELDS = [
   ('period=2.5', 'period=2.5'),
   ('period=often', "period='often'"),
   ('period=True', 'period=True'),
+  ('period_stages=((3,0),)', 'period_stages'),
   ('first_period=0', 'first_period=0'),
   ('first_period=one', 'first_period'),
   ('workers=0', 'workers=0'),

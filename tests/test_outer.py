@@ -87,9 +87,12 @@ def test_slowmo_against_numpy_with_a_schedule_and_unequal_periods():
   np.testing.assert_allclose(models, expected, atol=1e-12)
 
 
-def test_slowmo_at_a_constant_rate_is_an_outer_sgd_with_momentum():
-  slow = vrl_jax.slowmo(optax.sgd(0.03), slow_learning_rate=0.9, slow_momentum=0.6, axis_name='w')
-  outer = vrl_jax.with_outer_optimizer(vrl_jax.local_sgd(optax.sgd(0.03), axis_name='w'), optax.sgd(0.9, momentum=0.6))
+@pytest.mark.parametrize(('momentum', 'buffers'), [(None, 'keep'), (0.5, 'reset')])
+def test_slowmo_at_a_constant_response_is_an_outer_sgd_with_momentum(momentum, buffers):
+  inner = lambda: optax.sgd(0.03, momentum=momentum)
+  slow = vrl_jax.slowmo(inner(), slow_learning_rate=0.9, slow_momentum=0.6, buffers=buffers, axis_name='w')
+  local = vrl_jax.local_sgd(inner(), buffers=buffers, axis_name='w')
+  outer = vrl_jax.with_outer_optimizer(local, optax.sgd(0.9, momentum=0.6))
   np.testing.assert_allclose(family.by_hand(slow, [4] * 5)[0], family.by_hand(outer, [4] * 5)[0], atol=1e-12)
 
 

@@ -122,6 +122,15 @@ def test_a_zero_rate_teaches_nothing():
   np.testing.assert_allclose(state.own, [1, 3])
 
 
+def test_a_zero_rate_in_mid_run_leaves_the_control_variates():
+  algorithm = _scaffold(optax.sgd(lambda count: jnp.where(count == 1, 0.0, 0.1)))
+  after_one = family.run_rounds(algorithm, [jnp.array([1.0, 3.0])], 1, jnp.zeros(2))[1]
+  after_two = family.run_rounds(algorithm, [jnp.array([1.0, 3.0])], 2, jnp.zeros(2))[1]
+  np.testing.assert_allclose(after_one.own, [1, 3])
+  np.testing.assert_array_equal(after_two.own, after_one.own)
+  np.testing.assert_array_equal(after_two.mean, after_one.mean)
+
+
 @pytest.mark.parametrize(
   ('options', 'message'),
   [

@@ -104,7 +104,8 @@ def slowmo(
     slow = jax.tree.map(new_slow, state.slow, agreed, state.start, state.response)
     moved = jax.tree.map(lambda u, response: -slow_learning_rate * response * u, slow, state.response)
     params = optax.apply_updates(state.start, cast_like(moved, state.start))
-    probe = state.probe if buffers == 'keep' else probe_at_rest(inner, params, state.probe)
+    # Unlike in x̂ - x_i, averaged buffers do not cancel in x̂ itself: only those that are reset are gone.
+    probe = probe_at_rest(inner, params, state.probe) if buffers == 'reset' else state.probe
     return params, SlowMoState(inner_state, slow, params, probe, probe_leaves(params, 0))
 
   return Algorithm(

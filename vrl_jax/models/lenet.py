@@ -20,7 +20,8 @@ class LeNet(nn.Module):
 
   @nn.compact
   def __call__(self, images: jax.Array) -> jax.Array:
-    """Maps float images `[batch, 32, 32, 1]` to logits `[batch, num_classes]`."""
+    """Maps float images `[batch, 32, 32]` or `[batch, 32, 32, channels]` to logits `[batch, num_classes]`."""
+    images = images[..., None] if images.ndim == 3 else images
     layers = [
       convolution.ConvWeights(6, (5, 5), name='Conv_0')(images.shape[-1]),
       convolution.ConvWeights(16, (5, 5), name='Conv_1')(6),
