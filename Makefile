@@ -7,7 +7,7 @@ WORKDIR ?= runs/demo
 .PHONY: demo test test-all lint format bench notebooks docs dist clean
 
 demo: $(VENV)/.ready
-	$(BIN)/python launch.py --config configs/figures/quadratic.py --workdir $(WORKDIR)
+	$(BIN)/python launch.py --config configs/demo.py --workdir $(WORKDIR)
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)

@@ -5,7 +5,9 @@ Without --workdir a dated folder under runs/ is used. The same command with the 
 
 import sys
 
-from vrl_jax.launching import main
-
 if __name__ == '__main__':
+  try:
+    from vrl_jax.launching import main
+  except KeyboardInterrupt:  # importing JAX takes a while
+    sys.exit(130)
   sys.exit(main(sys.argv))

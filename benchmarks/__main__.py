@@ -6,7 +6,7 @@ import importlib
 from benchmarks.measure import machine
 from vrl_jax import devices
 
-NAMES = ('round_time', 'vs_pytorch', 'scaling', 'feeding')
+NAMES = ('round_time', 'vs_pytorch', 'scaling', 'feeding', 'checkpoint_cost')
 
 if __name__ == '__main__':
   parser = argparse.ArgumentParser(prog='python -m benchmarks')

@@ -14,6 +14,7 @@ from vrl_jax.data.dbpedia_csv import CLASS_NAMES, FOLDER, Row, read_rows
 from vrl_jax.data.glove import find_glove, read_glove
 from vrl_jax.data.splits import Splits
 from vrl_jax.data.tokens import tokenise
+from vrl_jax.errors import UserError
 
 _TFDS_NAME = 'dbpedia14'
 
@@ -70,9 +71,10 @@ def load_dbpedia(
 
   Raises:
     DataError: DBPedia-14 or GloVe is not there, or a file is damaged.
+    UserError: `length` is not positive.
   """
   if length < 1:
-    raise ValueError(f'length must be at least 1, got {length}')
+    raise UserError(f'length={length}, must be at least 1')
   texts = open_dbpedia(data_dir)
   glove_files = find_glove(data_dir)
   arrays = cached(
