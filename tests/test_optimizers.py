@@ -50,18 +50,11 @@ def test_cosine():
   np.testing.assert_allclose(_rates(4, schedule='cosine'), expected, rtol=1e-6)
 
 
-def test_halves():
-  # Half at 1/2 of the run, again at 3/4 and at 7/8.
-  expected = [0.8] * 8 + [0.4] * 4 + [0.2] * 2 + [0.1] * 2
-  np.testing.assert_allclose(_rates(16, schedule='halves'), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
   ('schedule', 'after'),
   [
     ('constant', [0.8] * 8),
     ('linear', [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]),
-    ('halves', [0.8] * 4 + [0.4] * 2 + [0.2, 0.1]),
   ],
 )
 def test_warm_up_rises_from_0_and_then_begins_the_schedule(schedule, after):
@@ -75,7 +68,7 @@ def test_warm_up_of_the_whole_run():
 
 
 def test_unknown_schedule():
-  with pytest.raises(UserError, match="schedule='cubic', must be one of constant, linear, cosine, halves"):
+  with pytest.raises(UserError, match="schedule='cubic', must be one of constant, linear, cosine"):
     learning_rate(_config(schedule='cubic'), 10)
 
 

@@ -214,7 +214,6 @@ def test_traced_numbers(name):
       done += length
 
 
-@pytest.mark.xfail(strict=True, reason="rounds._spread takes the mean in the params' own dtype: 8 % off in bfloat16")
 def test_metrics_of_narrow_params_are_accurate():
   algorithm = vrl_jax.local_sgd(optax.sgd(RATE), axis_name=rounds.AXES)
   problem = PROBLEM._replace(c=100 + 0.3 * PROBLEM.c)

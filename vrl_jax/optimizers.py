@@ -11,9 +11,6 @@ SCHEDULES: dict[str, Callable[[float, int], Any]] = {
   'constant': lambda rate, steps: rate,
   'linear': lambda rate, steps: optax.linear_schedule(rate, 0.0, steps),
   'cosine': lambda rate, steps: optax.cosine_decay_schedule(rate, steps),
-  'halves': lambda rate, steps: optax.piecewise_constant_schedule(
-    rate, {steps // 2: 0.5, 3 * steps // 4: 0.5, 7 * steps // 8: 0.5}
-  ),
 }
 
 
@@ -27,7 +24,7 @@ def learning_rate(config: Any, steps: int) -> float | optax.Schedule:
   after = SCHEDULES[config.schedule](config.learning_rate, max(1, steps - config.warmup_steps))
   if not config.warmup_steps:
     return after
-  after = optax.constant_schedule(after) if isinstance(after, float) else after
+  after = optax.constant_schedule(after) if not callable(after) else after
   rise = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
   return optax.join_schedules([rise, after], [config.warmup_steps])
 

@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from jax import lax
 
-from vrl_jax.algorithms.base import AXIS, Algorithm
+from vrl_jax.algorithms.base import AXIS, Algorithm, widened
 from vrl_jax.arrangement import DEVICE_AXIS, Arrangement
 
 AXES = (DEVICE_AXIS, AXIS)
@@ -230,6 +230,7 @@ def _scalars(algorithm, state, direction):
 
 def _spread(tree):
   """(1/N)Σ‖x_i − x̂‖²."""
+  tree = widened(tree)
   mean = lax.pmean(tree, AXES)
   return lax.pmean(_square(jax.tree.map(jnp.subtract, tree, mean)), AXES)
 
