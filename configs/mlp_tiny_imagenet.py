@@ -1,6 +1,11 @@
 """An MLP on Inception V3 features of Tiny ImageNet, 8 workers, classes divided among them: the paper's third task.
 
 python launch.py --config configs/mlp_tiny_imagenet.py --config.data_dir=DATA --workdir runs/mlp
+
+On features of 50 images per class (10,000), 20 epochs from the same start (2 epochs of plain SGD); train loss, as
+measured by configs/figures/mlp_tiny_imagenet.py with seed 0: S-SGD 1.061, VRL-SGD 1.084 (VRL-SGD-W
+1.077), Local SGD 1.290, EASGD 1.632. VRL-SGD communicates 39 times, S-SGD 780 times. On 2 busy cores a run took about a
+minute.
 """
 
 from ml_collections import config_dict
@@ -16,6 +21,6 @@ def get_config():
   config.learning_rate = 0.025
   config.weight_decay = 1e-4
   config.period = 20
-  config.epochs = 10.0
+  config.epochs = 20.0
   config.init_epochs = 2.0
   return config

@@ -110,7 +110,6 @@ def test_one_device_is_refused():
     communication.account(_config('vrl_sgd', devices=1))
 
 
-@pytest.mark.filterwarnings('ignore:the load_module')  # ml_collections
 def test_the_tool(capsys):
   flags = ['--config.dimension=9', '--config.algorithm=scaffold', '--config.devices=2', '--config.period=5']
   assert communication.main(['--config', 'quadratic', *flags]) == 0
@@ -122,7 +121,6 @@ def test_the_tool(capsys):
   assert jax.config.jax_enable_x64 is False
 
 
-@pytest.mark.filterwarnings('ignore:the load_module')
 def test_all_covers_the_registry(monkeypatch, capsys):
   monkeypatch.setattr(communication, 'account', lambda config: _account('vrl_sgd')._replace(algorithm=config.algorithm))
   assert communication.main(['--config', 'quadratic', '--config.devices=2', '--all', '--config.alpha=0.2']) == 0

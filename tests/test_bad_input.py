@@ -12,7 +12,6 @@ from launches import CONFIG, ROOT, contents, launch, one_line
 from vrl_jax.launching import main
 
 # ml_collections loads config files with importlib's old loader.
-pytestmark = pytest.mark.filterwarnings('ignore:the load_module:DeprecationWarning')
 BASE = 'from tests.eight_quadratics import get_config as base\ndef get_config():\n  config = base()\n'
 
 spec = importlib.util.spec_from_file_location('data_samples', ROOT / 'tests' / 'data' / 'samples.py')

@@ -8,7 +8,6 @@ from launches import CONFIG, ROOT, launch, lines, one_line, summary
 from vrl_jax.launching import main
 
 # ml_collections loads config files with importlib's old loader.
-pytestmark = pytest.mark.filterwarnings('ignore:the load_module:DeprecationWarning')
 SHORT = ('--config.steps=8', '--config.checkpoint_every=1', '--config.compilation_cache=False')
 
 
