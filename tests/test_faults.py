@@ -96,7 +96,10 @@ def test_a_signal_before_the_first_step(signum, tmp_path):
   wait_until(lambda: (tmp_path / 'run' / '.lock').exists(), process)
   time.sleep(0.5)
   process.send_signal(signum)
-  _, err = process.communicate(timeout=60)
+  try:
+    _, err = process.communicate(timeout=60)
+  finally:
+    process.kill()
   assert process.returncode == 128 + signum
   assert f'stopped by {signal.Signals(signum).name}; to go on: ' in one_line(err)
   assert not (tmp_path / 'run').exists()

@@ -1,7 +1,9 @@
 """The training loop: what it writes, and how it ends when the numbers do."""
 
+import contextlib
 import json
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from inprocess import compiled_once as compiled_once
 from inprocess import signal_at, small_config
 from launches import checkpoint_steps, contents, leaves, lines, summary
 
+from vrl_jax import signals
 from vrl_jax.errors import UserError
 from vrl_jax.measuring import Measuring
 from vrl_jax.signals import Interrupted
@@ -116,3 +119,12 @@ def test_a_task_that_needs_a_field_which_the_config_lacks(tmp_path):
   with pytest.raises(UserError, match="task='quadratic' needs the field 'dimension'"):
     train_and_evaluate(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
+
+
+def test_a_signal_whose_exception_is_swallowed_comes_again(monkeypatch):
+  """JAX's callbacks print an exception and go on."""
+  monkeypatch.setattr(signals, '_REMINDER', 0.05)
+  with pytest.raises(signals.Interrupted), signals.stop_requests():
+    with contextlib.suppress(signals.Interrupted):
+      signal.raise_signal(signal.SIGTERM)
+    time.sleep(5)

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
+_REMINDER = 2.0  # seconds, longer than anything takes that cleans up
 _watching = False  # whether a thread ends the process at the second SIGINT
 
 
@@ -62,9 +63,15 @@ class StopRequest:
     del frame
     again, self.signum = self.signum is not None, self.signum or signum
     if not self._deferred:
-      raise Interrupted(f'stopped by {signal.Signals(signum).name}', signum)
+      self.remind()
     if again and signum == signal.SIGINT and not _watching:
       raise KeyboardInterrupt
+
+  def remind(self, *_: object) -> None:
+    """Raises Interrupted, and again later: an exception inside one of JAX's callbacks is printed and forgotten."""
+    if not self._deferred:
+      signal.setitimer(signal.ITIMER_REAL, _REMINDER)
+      raise Interrupted(f'stopped by {self.name}', self.signum)
 
 
 @contextlib.contextmanager
@@ -74,10 +81,12 @@ def stop_requests() -> Iterator[StopRequest]:
   if threading.current_thread() is not threading.main_thread():
     yield request  # only the main thread may handle signals
     return
-  before = {signum: signal.signal(signum, request.note) for signum in (signal.SIGTERM, signal.SIGINT)}
+  handlers = {signal.SIGTERM: request.note, signal.SIGINT: request.note, signal.SIGALRM: request.remind}
+  before = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
   try:
     yield request
   finally:
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for signum, handler in before.items():
       signal.signal(signum, handler)
 
