@@ -1,5 +1,9 @@
 """Strict numerics and eight virtual devices for every test."""
 
+import gc
+
+import pytest
+
 from vrl_jax import devices
 
 devices.prepare(8)
@@ -10,3 +14,11 @@ jax.devices()  # starts the backend, so that no test's config gets fewer
 
 jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def forget_compiled_programs():
+  """Every compiled program holds memory maps, and a process may have only so many: XLA crashes when they run out."""
+  yield
+  jax.clear_caches()
+  gc.collect()

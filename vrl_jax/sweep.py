@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import ml_collections
 
 from vrl_jax import report
@@ -65,6 +66,7 @@ def run_sweep(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> 
       except Diverged as error:
         print(error)
         diverged.append(name)
+      jax.clear_caches()  # a process may hold only so many compiled programs, and the next run has its own
     files = report.write_report(folder)
   print(report.comparison_table(report.read_sweep(folder)))
   for name, path in files.items():
