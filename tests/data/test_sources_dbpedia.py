@@ -8,7 +8,7 @@ from vrl_jax.data import dbpedia
 from vrl_jax.data.cache import cache_dir
 from vrl_jax.data.dbpedia_csv import CLASS_NAMES, Row, read_rows
 from vrl_jax.data.tokens import tokenise
-from vrl_jax.errors import DataError
+from vrl_jax.errors import DataError, UserError
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_length_cuts_and_pads(root):
   splits, embedding = dbpedia.load_dbpedia(root, lowercase=True, length=2)
   assert splits.test['tokens'].shape == (14, 2)
   assert words(splits.test['tokens'][4], embedding) == ['the', 'of']
-  with pytest.raises(ValueError, match='length'):
+  with pytest.raises(UserError, match='length'):
     dbpedia.load_dbpedia(root, lowercase=True, length=0)
 
 
