@@ -22,7 +22,7 @@ ARRANGEMENTS = {
 def run(quick: bool) -> str:
   if importlib.util.find_spec('torch') is None:
     return "skipped: PyTorch is not installed (pip install -e '.[bench]')"
-  repeats = 1 if quick else 5
+  repeats = 1 if quick else 3
   rows = [['task', 'algorithm', 'engine ex/s', *(f'PyTorch {a} ex/s' for a in ARRANGEMENTS), 'engine : best PyTorch']]
   for name in SETTINGS:
     for algorithm in ('vrl_sgd', 'local_sgd', 's_sgd'):
