@@ -24,7 +24,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.ready-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 # With the full settings; the executed pages are in site/notebooks.
 notebooks: $(VENV)/.ready-dev

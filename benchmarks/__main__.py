@@ -2,6 +2,8 @@
 
 import argparse
 import importlib
+import subprocess
+import sys
 
 from benchmarks.measure import machine
 from vrl_jax import devices
@@ -15,6 +17,12 @@ if __name__ == '__main__':
   args = parser.parse_args()
   devices.prepare(workers=8)
   print(machine())
+  failed = False
   for name in args.names or NAMES:
     print(f'\n## {name}\n')
-    print(importlib.import_module(f'benchmarks.{name}').run(args.quick), flush=True)
+    try:
+      print(importlib.import_module(f'benchmarks.{name}').run(args.quick), flush=True)
+    except subprocess.CalledProcessError as error:  # the others are worth having all the same
+      failed = True
+      print(f'failed: {" ".join(map(str, error.cmd))}\n{error.stderr}', flush=True)
+  sys.exit(failed)

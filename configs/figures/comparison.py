@@ -31,9 +31,7 @@ def compare(config, variant='', only=None):
   VARIANTS[variant](config)
   config.title = f'{config.task}, {variant.replace("_", "-")}, k = {config.period}'
   config.sweep = tuple({'name': name, **fields} for name, fields in ALGORITHMS if only is None or name in only)
-  figures = [('loss', 'train_loss', True)]
-  if config.task != 'quadratic':
-    figures.append(('accuracy', 'test_accuracy', False))
+  figures = (('loss', 'train_loss', True), ('accuracy', 'test_accuracy', False))
   config.figure = tuple(
     {'name': name, 'y': y, 'x': ('epoch', 'communications'), 'log_y': log} for name, y, log in figures
   )
