@@ -65,4 +65,4 @@ $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	$(call install,[dev])
 
 $(VENV)/.ready-bench: pyproject.toml | $(VENV)/bin/python
-	$(call install,[dev,bench])
+	$(call install,[bench])

@@ -1,9 +1,12 @@
 """The project's own files agree with each other."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -25,3 +28,13 @@ def test_importing_the_package_starts_neither_tensorflow_nor_a_backend():
 def test_there_is_one_pmap():
   calls = [path.name for path in (ROOT / 'vrl_jax').rglob('*.py') if 'jax.pmap(' in path.read_text()]
   assert calls == ['arrangement.py']
+
+
+@pytest.mark.parametrize('target', ['demo', 'test', 'test-all', 'lint', 'bench', 'notebooks', 'docs', 'dist'])
+def test_every_target_installs_extras_that_there_are(target):
+  shown = subprocess.run(
+    ['make', '--dry-run', target, 'VENV=/nowhere'], capture_output=True, text=True, check=True, cwd=ROOT
+  ).stdout
+  (extras,) = re.findall(r"--editable '\.(.*)'", shown)
+  project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+  assert extras == '' or extras[1:-1] in project['optional-dependencies'], extras
