@@ -8,7 +8,7 @@ import sys
 from benchmarks.measure import machine
 from vrl_jax import devices
 
-NAMES = ('round_time', 'vs_pytorch', 'scaling', 'feeding', 'checkpoint_cost')
+NAMES = ('round_time', 'vs_pytorch', 'scaling', 'choices', 'feeding', 'checkpoint_cost', 'network')
 
 if __name__ == '__main__':
   parser = argparse.ArgumentParser(prog='python -m benchmarks')
@@ -21,7 +21,9 @@ if __name__ == '__main__':
   for name in args.names or NAMES:
     print(f'\n## {name}\n')
     try:
-      print(importlib.import_module(f'benchmarks.{name}').run(args.quick), flush=True)
+      tables = importlib.import_module(f'benchmarks.{name}').run(args.quick)
+      for part in [tables] if isinstance(tables, str) else tables:
+        print(f'{part}\n', flush=True)
     except subprocess.CalledProcessError as error:  # the others are worth having all the same
       failed = True
       print(f'failed: {" ".join(map(str, error.cmd))}\n{error.stderr}', flush=True)

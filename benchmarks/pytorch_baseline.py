@@ -1,11 +1,11 @@
 """The same training in PyTorch, written as well as a good engineer would, to compare speeds with.
 
-    python benchmarks/pytorch_baseline.py --task lenet --algorithm vrl_sgd --arrangement processes --rounds 10 --warmup 2
+    python -m benchmarks.pytorch_baseline --task lenet --algorithm vrl_sgd --processes 8 --rounds 10
 
-Eight workers with random data of the right shapes. `processes` runs them as 8 processes with gloo over loopback and one
-thread each, `loop` one after the other in one process with a thread per core; `--processes 2` is the middle way, two
-processes that loop over 4 workers each. Prints one line of JSON: examples per second, and the CPU time of an example
-summed over all processes, which is the steadier number on a machine with other users.
+Eight workers with random data of the right shapes. `--processes 8` is one process a worker, with gloo over loopback and
+one thread each; 2 processes loop over 4 workers each; 1 process loops over all, with a thread per core. Prints one line
+of JSON: examples per second, and the CPU time of an example summed over all processes, which is the steadier number on
+a machine with other users. `--serve` reads such requests as lines of JSON, so that one start serves many measurements.
 
 What is done for speed: the parameters of a worker are views of one flat row, so a round sends one all-reduce; data and
 indices are prepared beforehand; gradients are neither accumulated nor zeroed; the update is the fused SGD; convolutions
@@ -16,11 +16,11 @@ gains 3 - 4 % on LeNet and the MLP and loses half on TextCNN, so it is left out.
 """
 
 import argparse
-import collections
 import functools
 import json
 import math
 import os
+import sys
 import tempfile
 import time
 
@@ -28,53 +28,11 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+from benchmarks.pytorch_models import TASKS
+
 WORKERS = 8
 WEIGHT_DECAY = 1e-4
-VOCABULARY = 20_000
-
-
-# A model as a function of its parameters, and the paper's settings.
-Task = collections.namedtuple('Task', 'shapes logits inputs classes batch period rate')
-
-
-def lenet(params, images):
-  k1, b1, k2, b2, *dense = params
-  x = images.contiguous(memory_format=torch.channels_last)
-  x = F.relu_(F.max_pool2d(F.conv2d(x, k1, b1), 2))
-  x = F.relu_(F.max_pool2d(F.conv2d(x, k2, b2), 2))
-  return perceptron(dense, x.flatten(1))
-
-
-def textcnn(params, tokens):
-  *convolutions, kernel, bias = params
-  words = F.embedding(tokens, embedding_table()).transpose(1, 2).unsqueeze(2)  # [batch, 50, 1, time], channels last
-  maps = [F.conv2d(words, k, b).amax((2, 3)) for k, b in zip(convolutions[::2], convolutions[1::2])]
-  return F.linear(F.dropout(F.relu_(torch.cat(maps, 1)), 0.5), kernel, bias)
-
-
-def perceptron(params, x):
-  for kernel, bias in zip(params[:-2:2], params[1:-2:2]):
-    x = F.relu_(F.linear(x, kernel, bias))
-  return F.linear(x, params[-2], params[-1])
-
-
-embedding_table = functools.cache(lambda: torch.randn(VOCABULARY, 50, generator=torch.Generator().manual_seed(0)))
-pairs = lambda *kernels: [shape for kernel in kernels for shape in (kernel, kernel[:1])]  # kernels and biases
-
-TASKS = {
-  'lenet': Task(
-    pairs((6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)), lenet,
-    lambda n, g: torch.randn(n, 1, 32, 32, generator=g), 10, 32, 20, 0.005
-  ),
-  'textcnn': Task(
-    pairs((100, 50, 1, 3), (100, 50, 1, 4), (100, 50, 1, 5), (14, 300)), textcnn,
-    lambda n, g: torch.randint(VOCABULARY, (n, 50), generator=g), 14, 64, 50, 0.01
-  ),
-  'mlp': Task(
-    pairs((1024, 2048), (200, 1024)), perceptron,
-    lambda n, g: torch.randn(n, 2048, generator=g), 200, 32, 20, 0.025
-  ),
-}  # fmt: skip
+SHARD = 600  # examples of each worker
 
 
 def as_views(row, shapes):
@@ -142,9 +100,9 @@ class Group:
     self.params.copy_(self.mean)
 
 
-def run(rank, processes, args, store, results):
-  """One process: trains its workers and reports its seconds, its CPU seconds and its mean parameter."""
-  torch.set_num_threads(args.threads or (os.cpu_count() if processes == 1 else 1))
+def serve(rank, processes, store, requests, results):
+  """One process: answers each request with its seconds, its CPU seconds and its mean parameter; None ends it."""
+  torch.set_num_threads(os.cpu_count() if processes == 1 else 1)
   torch.manual_seed(rank)
   all_reduce, barrier = (lambda x: None), (lambda: None)
   if processes > 1:
@@ -157,42 +115,87 @@ def run(rank, processes, args, store, results):
       x.div_(processes)
 
   workers = range(WORKERS)[rank * WORKERS // processes : (rank + 1) * WORKERS // processes]
-  group = Group(TASKS[args.task], args.algorithm, workers, args.shard)
-  indices = [group.indices() for _ in range(args.warmup + args.rounds)]
-  for i in range(args.warmup):
+  group_of = functools.cache(lambda task, algorithm: Group(TASKS[task], algorithm, workers, SHARD))
+  while request := requests[rank].get():
+    group = group_of(request['task'], request['algorithm'])
+    results.put(timed(group, request['warmup'], request['rounds'], all_reduce, barrier))
+  if processes > 1:
+    barrier()  # whoever left first would close the connections of the others
+    dist.destroy_process_group()
+
+
+def timed(group, warmup, rounds, all_reduce, barrier):
+  """Runs the rounds of a group beside all others."""
+  indices = [group.indices() for _ in range(warmup + rounds)]
+  for i in range(warmup):
     group.round(indices[i], all_reduce)
   barrier()
   start, cpu_start = time.perf_counter(), time.process_time()
-  for i in range(args.warmup, args.warmup + args.rounds):
+  for i in range(warmup, warmup + rounds):
     group.round(indices[i], all_reduce)
   barrier()
-  results.put((time.perf_counter() - start, time.process_time() - cpu_start, group.params.mean().item()))
-  if processes > 1:
-    dist.destroy_process_group()
+  return time.perf_counter() - start, time.process_time() - cpu_start, group.params.mean().item()
+
+
+class Processes:
+  """The processes of one arrangement; a context manager."""
+
+  def __init__(self, count):
+    self.count = count
+
+  def __enter__(self):
+    context = torch.multiprocessing.get_context('spawn')
+    self._requests, self._results = [context.SimpleQueue() for _ in range(self.count)], context.SimpleQueue()
+    self._folder = tempfile.TemporaryDirectory()
+    arguments = (self.count, os.path.join(self._folder.name, 'store'), self._requests, self._results)
+    self._running = torch.multiprocessing.spawn(serve, arguments, nprocs=self.count, join=False)
+    return self
+
+  def __exit__(self, *error):
+    if error == (None, None, None):
+      self._tell(None)
+      while not self._running.join():
+        pass
+    else:
+      for process in self._running.processes:
+        process.terminate()
+        process.join()
+    self._folder.cleanup()
+
+  def _tell(self, request):
+    for queue in self._requests:
+      queue.put(request)
+
+  def measure(self, task, algorithm, rounds, warmup):
+    """Runs the rounds in all processes and returns the report."""
+    self._tell({'task': task, 'algorithm': algorithm, 'rounds': rounds, 'warmup': warmup})
+    seconds, cpu_seconds, means = zip(*(self._result() for _ in range(self.count)))
+    examples = WORKERS * TASKS[task].period * TASKS[task].batch * rounds
+    return {
+      **{'task': task, 'algorithm': algorithm, 'processes': self.count, 'rounds': rounds},
+      **{'examples_per_second': round(examples / max(seconds), 1), 'mean_parameter': means[0]},
+      'cpu_us_per_example': round(1e6 * sum(cpu_seconds) / examples, 2),
+    }
+
+  def _result(self):
+    while self._results.empty():
+      self._running.join(timeout=0.02)  # raises what a process died of
+    return self._results.get()
 
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--task', choices=TASKS, default='lenet')
   parser.add_argument('--algorithm', choices=('s_sgd', 'local_sgd', 'vrl_sgd'), default='vrl_sgd')
-  parser.add_argument('--arrangement', choices=('processes', 'loop'), default='processes')
-  parser.add_argument('--processes', type=int, default=WORKERS, choices=(2, 4, 8), help='for --arrangement processes')
-  parser.add_argument('--threads', type=int, help='threads of a process; by default 1, and all cores for loop')
+  parser.add_argument('--processes', type=int, default=WORKERS, choices=(1, 2, 4, 8))
   parser.add_argument('--rounds', type=int, default=10)
   parser.add_argument('--warmup', type=int, default=2)
-  parser.add_argument('--shard', type=int, default=600, help='examples of each worker')
+  parser.add_argument('--serve', action='store_true', help='read requests from the standard input')
   args = parser.parse_args()
-  processes = args.processes if args.arrangement == 'processes' else 1
-  results = torch.multiprocessing.get_context('spawn').SimpleQueue()
-  with tempfile.TemporaryDirectory() as folder:
-    arguments = (processes, args, os.path.join(folder, 'store'), results)
-    torch.multiprocessing.spawn(run, arguments, nprocs=processes)
-  seconds, cpu_seconds, means = zip(*(results.get() for _ in range(processes)))
-  examples = WORKERS * TASKS[args.task].period * TASKS[args.task].batch * args.rounds
-  report = {'task': args.task, 'algorithm': args.algorithm, 'arrangement': args.arrangement, 'processes': processes}
-  report |= {'rounds': args.rounds, 'examples_per_second': round(examples / max(seconds), 1)}
-  report |= {'cpu_us_per_example': round(1e6 * sum(cpu_seconds) / examples, 2), 'mean_parameter': means[0]}
-  print(json.dumps(report))
+  fields = ('task', 'algorithm', 'rounds', 'warmup')
+  with Processes(args.processes) as processes:
+    for request in map(json.loads, sys.stdin) if args.serve else [{name: getattr(args, name) for name in fields}]:
+      print(json.dumps(processes.measure(**request)), flush=True)
 
 
 if __name__ == '__main__':

@@ -37,30 +37,33 @@ def run(quick: bool) -> str:
 
 
 def _roofline(bench, seconds, count):
-  """VRL-SGD's step reads and writes x, and reads g and Δ: four passes over the parameters at the measured bandwidth."""
+  """The bare gradient, and one pass over x (read and written), g and Δ at the bandwidth of such a pass."""
   size = sum(x.nbytes for x in jax.tree.leaves(bench.params)) * bench.arrangement.workers
-  bandwidth = _bandwidth(len(bench.arrangement.devices))
-  traffic = 4 * size * bench.period * count / bandwidth
-  limit = statistics.median(seconds['bare']) + traffic
+  rates = {name: _bandwidth(bench.arrangement, size, name) for name in ('update', 'scale')}
   engine = statistics.median(seconds['vrl_sgd'])
+  limit = {
+    name: statistics.median(seconds['bare']) + 4 * size * bench.period * count / rate for name, rate in rates.items()
+  }
   return (
-    f'mlp: roofline (bare gradient + x read and written, g and Δ read, at {bandwidth / 1e9:.1f} GB/s) : engine = '
-    f'{limit / engine:.2f}'
+    f'mlp: roofline (bare gradient + x read and written, g and Δ read, at {rates["update"] / 1e9:.0f} GB/s, what one such '
+    f'pass alone reaches) : engine = {limit["update"] / engine:.2f}\n'
+    f'mlp: the same at {rates["scale"] / 1e9:.0f} GB/s, what x *= a reaches, as many writes as reads, no mix of this '
+    f'pass = {limit["scale"] / engine:.2f}'
   )
 
 
-def _bandwidth(devices):
-  """Bytes a second of a large read-modify-write on all devices at once."""
-  from vrl_jax.arrangement import arrange
-
-  arrangement = arrange(devices, devices)
-  x = arrangement.split(np.ones((devices, 16 << 20), np.float32))
-  double = arrangement.pmap(lambda x: x * 1.0001, donate_argnums=0)
-  x = double(x)
-  best = 0.0
-  for _ in range(7):
-    jax.block_until_ready(x)
+def _bandwidth(arrangement, size, name):
+  """Bytes a second of a pass over arrays of `size` bytes in all, on all devices at once, in place; the median."""
+  passes = {'update': (4, lambda x, g, delta: x - 0.025 * (g - delta)), 'scale': (2, lambda x, g, delta: x * 0.999)}
+  moved, fun = passes[name]
+  program = arrangement.pmap(fun, donate_argnums=0)
+  x, g, delta = (
+    arrangement.split(np.ones((arrangement.workers, size // arrangement.workers // 4), np.float32)) for _ in range(3)
+  )
+  seconds = []
+  for _ in range(11):
+    jax.block_until_ready((x, g, delta))
     start = time.perf_counter()
-    x = jax.block_until_ready(double(x))
-    best = max(best, 2 * x.nbytes / (time.perf_counter() - start))
-  return best
+    x = jax.block_until_ready(program(x, g, delta))
+    seconds.append(time.perf_counter() - start)
+  return moved * size / statistics.median(seconds[1:])

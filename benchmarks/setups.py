@@ -41,8 +41,8 @@ SETTINGS = {
 }
 
 
-def make_task(name: str, examples: int) -> Task:
-  """The task with `examples` random examples."""
+def make_task(name: str, examples: int, **model: Any) -> Task:
+  """The task with `examples` random examples; `model` are fields of its model to change."""
   setting, rng = SETTINGS[name], np.random.default_rng(0)
   data = {
     'input': setting.inputs(rng, examples),
@@ -50,23 +50,39 @@ def make_task(name: str, examples: int) -> Task:
   }
   text = name == 'textcnn'
   constants = {'embedding': rng.normal(size=(VOCABULARY, 50)).astype(np.float32)} if text else None
-  return classification_task(setting.model, data, data, range(setting.classes), constants, dropout=text)
+  return classification_task(setting.model.clone(**model), data, data, range(setting.classes), constants, dropout=text)
 
 
 class Bench:
   """An engine with its state, ready to run rounds again and again."""
 
-  def __init__(self, name: str, algorithm: str, *, workers=8, devices=None, period=None, where='device', shard=512):
+  def __init__(
+    self,
+    name: str,
+    algorithm: str,
+    *,
+    workers=8,
+    devices=None,
+    period=None,
+    where='device',
+    shard=512,
+    unroll=None,
+    at_once=None,
+    **model,
+  ):
+    """Builds the engine; `model` are fields of the setting's model to change."""
     setting = SETTINGS[name]
     self.period = period or setting.period
     self.arrangement: Arrangement = arrange(workers, devices)
-    self.task = make_task(name, workers * shard)
+    self.task = make_task(name, workers * shard, **model)
     stream = index_stream(by_class(self.task.labels, workers), setting.batch)
     self.feed = Feed(self.task.train, stream, self.arrangement, frozen=self.task.frozen, where=where)
     config = default_config()
     config.learning_rate, config.weight_decay = setting.learning_rate, 1e-4
     made = ALGORITHMS[algorithm](inner_optimizer(config, 1), axis_name=rounds.AXES)
-    self.engine = rounds.Engine(made, self.task.loss, self.arrangement, self.feed.supply)
+    self.engine = rounds.Engine(
+      made, self.task.loss, self.arrangement, self.feed.supply, unroll=unroll, at_once=at_once
+    )
     self.params = jax.tree.map(np.asarray, self.task.init(jax.random.key(0)))
     self.state = self.engine.init(self.params)
     self.examples_per_round = self.period * workers * setting.batch
@@ -106,8 +122,12 @@ class BareGradient:
 
   def __call__(self, count: int) -> None:
     """Computes the gradients of `count` rounds and waits for them."""
+    jax.block_until_ready(self.gradients(count))
+
+  def gradients(self, count: int) -> Any:
+    """The last of the gradients of `count` rounds, [D, N/D, ...]."""
     supply, items = self._bench.feed.supply, self._bench.feed.items(0, self._bench.period, count)
-    jax.block_until_ready(self._program(self._params, supply.data, supply.frozen, items))
+    return self._program(self._params, supply.data, supply.frozen, items)
 
   def compiled(self, count: int = 1) -> jax.stages.Compiled:
     """The compiled program, for its memory analysis."""

@@ -1,57 +1,75 @@
 """The engine against PyTorch on the same machine: the same algorithms, models, batches and workers."""
 
+import contextlib
 import importlib.util
 import json
-import pathlib
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 from benchmarks.measure import table
 from benchmarks.setups import SETTINGS, Bench
 
-BASELINE = pathlib.Path(__file__).with_name('pytorch_baseline.py')
-ARRANGEMENTS = {
-  '8 processes': ['--arrangement', 'processes'],
-  '2 processes': ['--arrangement', 'processes', '--processes', '2'],
-  '1 process': ['--arrangement', 'loop'],
-}
+PROCESSES = (8, 2, 1)
+ALGORITHMS = ('vrl_sgd', 'local_sgd', 's_sgd')
 
 
-def run(quick: bool) -> str:
+def run(quick: bool) -> Iterator[str]:
   if importlib.util.find_spec('torch') is None:
-    return "skipped: PyTorch is not installed (pip install -e '.[bench]')"
-  repeats = 1 if quick else 3
-  rows = [['task', 'algorithm', 'engine ex/s', *(f'PyTorch {a} ex/s' for a in ARRANGEMENTS), 'engine : best PyTorch']]
-  for name in SETTINGS:
-    for algorithm in ('vrl_sgd', 'local_sgd', 's_sgd'):
-      bench = Bench(name, algorithm)
-      count = {'lenet': 8, 'textcnn': 1, 'mlp': 3}[name]
-      bench(count)
-      ours, theirs = [], {a: [] for a in ARRANGEMENTS}
-      for _ in range(repeats):
-        for arrangement, flags in ARRANGEMENTS.items():
-          theirs[arrangement].append(_pytorch(name, algorithm, flags, count))
-        start = time.perf_counter()
-        bench(count)
-        ours.append(count * bench.examples_per_round / (time.perf_counter() - start))
-      ratios = [o / max(theirs[a][i] for a in ARRANGEMENTS) for i, o in enumerate(ours)]
-      rates = [statistics.median(theirs[a]) for a in ARRANGEMENTS]
-      rows.append(
-        [
-          name,
-          algorithm,
-          f'{statistics.median(ours):,.0f}',
-          *(f'{rate:,.0f}' for rate in rates),
-          f'{statistics.median(ratios):.2f}',
-        ]
-      )
-  return table(rows)
+    yield "skipped: PyTorch is not installed (pip install -e '.[bench]')"
+    return
+  titles = [f'PyTorch {count} process{"es" if count > 1 else ""} ex/s' for count in PROCESSES]
+  heading = ['task', 'algorithm', 'engine ex/s', *titles, 'engine : best PyTorch']
+  with contextlib.ExitStack() as stack:
+    pytorch = {count: stack.enter_context(_PyTorch(count)) for count in PROCESSES}
+    for name in SETTINGS:
+      rows = [[name, a, *_compare(name, a, pytorch, repeats=1 if quick else 3)] for a in ALGORITHMS]
+      yield table([heading, *rows])
 
 
-def _pytorch(task, algorithm, flags, count):
-  command = [sys.executable, str(BASELINE), '--task', task, '--algorithm', algorithm, *flags]
-  command += ['--rounds', str(count), '--warmup', '1']
-  output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-  return json.loads(output.strip().splitlines()[-1])['examples_per_second']
+def _compare(name, algorithm, pytorch, repeats):
+  """Runs all in turn; a repeat's ratio is to the best PyTorch in it."""
+  bench = Bench(name, algorithm)
+  rounds = {'lenet': 3, 'textcnn': 1, 'mlp': 2}[name]
+  bench(rounds)
+  ours, theirs = [], {count: [] for count in pytorch}
+  for repeat in range(repeats):
+    for count, processes in pytorch.items():
+      theirs[count].append(processes.measure(name, algorithm, rounds, warmup=0 if repeat else 1))
+    start = time.perf_counter()
+    bench(rounds)
+    ours.append(rounds * bench.examples_per_round / (time.perf_counter() - start))
+  best = [max(rates) for rates in zip(*theirs.values())]
+  rates = [statistics.median(rates) for rates in (ours, *theirs.values())]
+  return [*(f'{rate:,.0f}' for rate in rates), f'{statistics.median(o / b for o, b in zip(ours, best)):.2f}']
+
+
+class _PyTorch:
+  """PyTorch in processes of its own, which wait between two requests; a context manager."""
+
+  def __init__(self, count):
+    self._command = [sys.executable, '-m', 'benchmarks.pytorch_baseline', '--serve', '--processes', str(count)]
+
+  def __enter__(self):
+    self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return self
+
+  def __exit__(self, *error):
+    self._process.stdin.close()
+    self._process.wait()
+    self._process.stdout.close()
+
+  def measure(self, task, algorithm, rounds, warmup):
+    """Examples per second."""
+    request = {'task': task, 'algorithm': algorithm, 'rounds': rounds, 'warmup': warmup}
+    try:
+      self._process.stdin.write(json.dumps(request) + '\n')
+      self._process.stdin.flush()
+      answer = self._process.stdout.readline()
+    except BrokenPipeError:
+      answer = ''
+    if not answer:  # what it died of is in the terminal
+      raise subprocess.CalledProcessError(self._process.wait(), self._command)
+    return json.loads(answer)['examples_per_second']

@@ -1,0 +1,132 @@
+"""What the engine chooses by itself, each choice beside what it was chosen over."""
+
+import statistics
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchmarks import fresh
+from benchmarks.measure import interleaved, ratio, table
+from benchmarks.setups import Bench
+from vrl_jax import rounds
+from vrl_jax.algorithms.base import AXIS, mean_over_workers
+from vrl_jax.arrangement import DEVICE_AXIS
+
+_COUNT = {'lenet': 2, 'textcnn': 1, 'mlp': 1}
+
+
+def run(quick: bool) -> Iterator[str]:
+  repeats = 3 if quick else 7
+  yield from _convolution()
+  yield from _at_once(repeats)
+  yield from _unroll(repeats)
+  yield _dispatch(repeats)
+  yield _mean(repeats)
+  yield _devices(1 if quick else 2)
+
+
+def _side_by_side(title, name, benches, repeats, count=None):
+  """A table of the candidates' rates; the first is the one that is chosen."""
+  count = count or _COUNT[name]
+  seconds = interleaved(benches, count, repeats)
+  first = next(iter(benches))
+  rows = [[title, 'ex/s', 'time : chosen']]
+  for key, bench in benches.items():
+    rate = count * bench.examples_per_round / statistics.median(seconds[key])
+    rows.append([key, f'{rate:,.0f}', f'{ratio(seconds, key, first):.2f}'])
+  return table(rows)
+
+
+def _convolution():
+  for name, period in (('lenet', 20), ('textcnn', 4)):  # XLA's TextCNN needs most of a minute for a round of 50
+    benches = {form: Bench(name, 'local_sgd', period=period, conv_form=form) for form in ('patches', 'xla')}
+    yield _side_by_side(f'{name}, k = {period}, convolution', name, benches, 3, count=1)
+
+
+def _at_once(repeats):
+  for name, workers, sizes in (
+    ('lenet', 8, (4, 2, 1)),
+    ('lenet', 64, (4, 2, 8, 32)),
+    ('textcnn', 64, (4, 2, 32)),
+    ('mlp', 32, (16, 4)),
+  ):
+    benches = {str(n): Bench(name, 'vrl_sgd', workers=workers, period=5, shard=64, at_once=n) for n in sizes}
+    title = f'{name}, {workers} workers on 2 devices, k = 5, at once on each'
+    yield _side_by_side(title, name, benches, min(repeats, 5))
+
+
+def _unroll(repeats):
+  for name in ('lenet', 'mlp'):
+    benches = {str(unroll): Bench(name, 'vrl_sgd', unroll=unroll) for unroll in (1, 2, 5)}
+    yield _side_by_side(f'{name}, steps in one pass of the loop', name, benches, repeats)
+
+
+class _InDispatches(Bench):
+  """Rounds of a few steps, `rounds` of them in one dispatch, the next dispatched before the last is done."""
+
+  def __init__(self, steps, **options):
+    super().__init__('mlp', 'vrl_sgd', **options)
+    self._rounds = max(1, steps // self.period)
+
+  def __call__(self, count):
+    token = None
+    for start in range(0, count, self._rounds):
+      items = self.feed.items(start * self.period, self.period, self._rounds)
+      self.state, last = self.engine.run(self.state, items, self._rounds)
+      if token is not None:
+        token.block_until_ready()
+      token = last
+    token.block_until_ready()
+
+
+def _dispatch(repeats):
+  benches = {f'{steps:,}': _InDispatches(steps, period=5, hidden=(16,), shard=128) for steps in (2000, 200, 20, 5)}
+  return _side_by_side('2048-16-200, k = 5, steps of a dispatch', 'mlp', benches, repeats, count=400)
+
+
+def _mean(repeats):
+  """The MLP's mean over 8 workers on their devices, alone."""
+  bench = Bench('mlp', 'local_sgd')
+  means = {
+    'sum of slices, one all-reduce of a tree': lambda tree: mean_over_workers(tree, rounds.AXES),
+    'lax.pmean': lambda tree: lax.pmean(tree, (DEVICE_AXIS, AXIS)),
+    'sum of slices of one flat vector': _mean_of_flat,
+  }
+
+  def timed(mean):
+    def worker(params, count):
+      return lax.fori_loop(0, count, lambda _, x: jax.tree.map(lambda x: 0.999 * x, mean(x)), params)
+
+    program = bench.arrangement.pmap(jax.vmap(worker, (0, None), axis_name=AXIS))
+    counts = bench.arrangement.replicate
+    return lambda count: jax.block_until_ready(program(bench.state.params, counts(np.int32(count))))
+
+  seconds = interleaved({key: timed(mean) for key, mean in means.items()}, 4, repeats)
+  rows = [['mlp, mean over the workers', 'ms']]
+  return table(rows + [[key, f'{statistics.median(seconds[key]) / 4 * 1e3:.1f}'] for key in means])
+
+
+def _mean_of_flat(tree):
+  leaves, structure = jax.tree.flatten(tree)
+  flat = mean_over_workers(jnp.concatenate([x.ravel() for x in leaves]), rounds.AXES)
+  out, start = [], 0
+  for x in leaves:
+    out.append(flat[start : start + x.size].reshape(x.shape))
+    start += x.size
+  return structure.unflatten(out)
+
+
+def _devices(repeats):
+  """Each number of devices in a process of its own, as it is fixed when JAX starts."""
+  rows = [['ex/s of 8 workers as', '2 devices x 4', '8 devices x 1', '1 device x 8']]
+  for name in _COUNT:
+    rates = {count: [] for count in (2, 8, 1)}
+    for _ in range(repeats):
+      for count, found in rates.items():
+        measured = fresh.measure(name, devices=count, rounds=_COUNT[name], repeats=5)
+        found.append(measured['examples_per_second'])
+    rows.append([name, *(f'{statistics.median(found):,.0f}' for found in rates.values())])
+  return table(rows)
