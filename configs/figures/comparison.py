@@ -16,7 +16,7 @@ VARIANTS = {
 }
 
 
-def compare(config, variant='', only=None):
+def compare(config, variant='', only=None, also=()):
   """Turns a task's config into the sweep of one figure.
 
   Args:
@@ -24,10 +24,11 @@ def compare(config, variant='', only=None):
     variant: one of VARIANTS: classes divided among the workers (the default), all data for every worker, or divided
       classes with half or double the period.
     only: the names of the algorithms; None for all.
+    also: other variants of the config, which a mistaken name is told of.
   """
   variant = variant or 'non_identical'
   if variant not in VARIANTS:
-    raise ValueError(f'unknown variant {variant!r}: there are {", ".join(VARIANTS)}')
+    raise ValueError(f'unknown variant {variant!r}: there are {", ".join([*VARIANTS, *also])}')
   VARIANTS[variant](config)
   config.title = f'{config.task}, {variant.replace("_", "-")}, k = {config.period}'
   config.sweep = tuple({'name': name, **fields} for name, fields in ALGORITHMS if only is None or name in only)

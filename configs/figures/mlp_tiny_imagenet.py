@@ -2,6 +2,8 @@
 
 python launch.py --config configs/figures/mlp_tiny_imagenet.py --config.data_dir=DATA --workdir runs/mlp_tiny_imagenet
 python launch.py --config configs/figures/mlp_tiny_imagenet.py:identical --config.data_dir=DATA   # or :half, :double (the period)
+
+What came out, and how long it took, is in RESULTS.md.
 """
 
 from configs import mlp_tiny_imagenet

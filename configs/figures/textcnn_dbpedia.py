@@ -2,6 +2,8 @@
 
 python launch.py --config configs/figures/textcnn_dbpedia.py --config.data_dir=DATA --workdir runs/textcnn_dbpedia
 python launch.py --config configs/figures/textcnn_dbpedia.py:identical --config.data_dir=DATA   # or :half, :double (the period)
+
+What came out, and how long it took, is in RESULTS.md.
 """
 
 from configs import textcnn_dbpedia
