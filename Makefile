@@ -3,11 +3,18 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN = $(VENV)/bin
 WORKDIR ?= runs/demo
+# pyenv's commands know only the versions that are switched on; its folders hold all.
+FOUND = $(or $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null),$(lastword $(wildcard $(HOME)/.pyenv/versions/$(PYTHON:python%=%).*/bin/$(PYTHON))),$(PYTHON))
 
-.PHONY: demo test test-all lint format bench notebooks docs dist clean
+.PHONY: demo multihost-demo test test-all lint format bench results notebooks docs dist clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python launch.py --config configs/demo.py --workdir $(WORKDIR)
+
+# Two processes with four virtual devices each, on this machine; then the same in one process.
+multihost-demo: $(VENV)/.ready
+	$(BIN)/python -m vrl_jax.tools.local_hosts --processes 2 --compare --workdir runs/multihost-demo --config lenet_mnist \
+	  --config.dataset=mnist_5k --config.devices=8 --config.period=10 --config.epochs=3 --config.init_epochs=1
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
@@ -26,6 +33,10 @@ format: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
+# RESULTS.md and its figures from the summaries of the runs in results/.
+results: $(VENV)/.ready-dev
+	$(BIN)/python -m results build
+
 # With the full settings; the executed pages are in site/notebooks.
 notebooks: $(VENV)/.ready-dev
 	$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py
@@ -39,7 +50,7 @@ docs: $(VENV)/.ready-dev
 dist: $(VENV)/.ready-dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
-	$(PYTHON) -m venv --clear dist/venv
+	$(FOUND) -m venv --clear dist/venv
 	dist/venv/bin/python -m pip install --quiet dist/*.whl
 	cd dist && venv/bin/vrl-jax --config quadratic --workdir smoke
 	rm -rf dist/venv dist/smoke
@@ -55,8 +66,8 @@ define install
 endef
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python {v[0]}.{v[1]} is too old: 3.11 or newer is needed (make PYTHON=…)")'
-	$(PYTHON) -m venv $(VENV)
+	$(FOUND) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"Python {v[0]}.{v[1]} is too old: 3.11 or newer is needed (make PYTHON=…)")'
+	$(FOUND) -m venv $(VENV)
 
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	$(call install,)

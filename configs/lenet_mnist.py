@@ -17,6 +17,7 @@ def get_config():
   config.task = 'lenet_mnist'
   config.dataset = 'mnist'  # or 'mnist_5k', which is embedded
   config.data_dir = config_dict.placeholder(str)
+  config.batch_norm = False
   config.batch_size = 32
   config.learning_rate = 0.005
   config.weight_decay = 1e-4

@@ -18,20 +18,26 @@
 # It takes less than a minute on any machine.
 
 # %%
-# Where VRL-JAX cannot be imported: installs it from the checkout around, or else from its repository.
+# Where VRL-JAX is not installed: installs it from a checkout around or in this folder, or else from REPOSITORY.
 import importlib.util
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
-REPOSITORY = 'git+https://github.com/OWNER/vrl-jax'  # put the address of your copy here
+REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: the address of your copy, 'git+https://…'
 
-if importlib.util.find_spec('vrl_jax') is None:
-  checkout = [path for path in pathlib.Path.cwd().parents if (path / 'vrl_jax' / 'train.py').exists()]
+spec = importlib.util.find_spec('vrl_jax')
+if spec is None or spec.origin is None:  # no origin: only a folder of that name, perhaps the checkout itself
+  here = pathlib.Path.cwd()
+  places = [here, *here.parents, *sorted(here.iterdir())]
+  checkout = next((path for path in places if (path / 'vrl_jax' / 'train.py').exists()), None)
+  if not (checkout or REPOSITORY):
+    raise ModuleNotFoundError(f'no VRL-JAX in or around {here}: clone or upload it to there, or set REPOSITORY above')
   tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
-  source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
+  source = f'{checkout}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
   importlib.invalidate_caches()
 

@@ -17,20 +17,26 @@
 # on a laptop. There is a switch for the full data set below.
 
 # %%
-# Where VRL-JAX cannot be imported: installs it from the checkout around, or else from its repository.
+# Where VRL-JAX is not installed: installs it from a checkout around or in this folder, or else from REPOSITORY.
 import importlib.util
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
-REPOSITORY = 'git+https://github.com/OWNER/vrl-jax'  # put the address of your copy here
+REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: the address of your copy, 'git+https://…'
 
-if importlib.util.find_spec('vrl_jax') is None:
-  checkout = [path for path in pathlib.Path.cwd().parents if (path / 'vrl_jax' / 'train.py').exists()]
+spec = importlib.util.find_spec('vrl_jax')
+if spec is None or spec.origin is None:  # no origin: only a folder of that name, perhaps the checkout itself
+  here = pathlib.Path.cwd()
+  places = [here, *here.parents, *sorted(here.iterdir())]
+  checkout = next((path for path in places if (path / 'vrl_jax' / 'train.py').exists()), None)
+  if not (checkout or REPOSITORY):
+    raise ModuleNotFoundError(f'no VRL-JAX in or around {here}: clone or upload it to there, or set REPOSITORY above')
   tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
-  source = f'{checkout[0]}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
+  source = f'{checkout}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
   importlib.invalidate_caches()
 
@@ -49,6 +55,7 @@ from vrl_jax.data.mnist import load_mnist, load_mnist_5k
 from vrl_jax.data.partition import by_class
 from vrl_jax.report import style
 from vrl_jax.sweep import run_sweep
+from vrl_jax.tools import prepare_data
 from vrl_jax.train import train_and_evaluate
 
 vrl_jax.devices.prepare(workers=8)  # before anything touches JAX: on a CPU, one virtual device per core
@@ -72,8 +79,7 @@ DATASET = 'mnist_5k'  # @param ["mnist_5k", "mnist"]
 DATA_DIR = 'data'
 
 if DATASET == 'mnist':
-  prepare = ['-m', 'vrl_jax.tools.prepare_data', 'mnist', '--data_dir', DATA_DIR]
-  subprocess.run([sys.executable, *prepare], check=True)
+  assert prepare_data.main(['mnist', '--data_dir', DATA_DIR]) == 0, 'without MNIST it ends here; the reason is above'
 train = (load_mnist(DATA_DIR) if DATASET == 'mnist' else load_mnist_5k()).train
 
 shards = by_class(train['label'], 8).shards

@@ -1,7 +1,6 @@
 """The notebooks run, in their short form, and are what they should be."""
 
 import ast
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -52,46 +51,10 @@ def test_only_public_names(script):
   assert private <= {'__name__', '__file__', '_replace'}
 
 
-# The install cell.
-
-
-def _run_install_cell(script, monkeypatch):
-  """The commands that it would run."""
-  commands = []
-  monkeypatch.setattr(subprocess, 'run', lambda command, **_: commands.append(command))
-  exec(_code(script)[0], {})
-  return commands
-
-
-@every_notebook
-def test_install_cell_does_nothing_where_the_package_is(script, monkeypatch):
-  assert _code(script)[0] == _code(SCRIPTS[0])[0]
-  assert _run_install_cell(script, monkeypatch) == []
-
-
-def test_install_cell_takes_the_checkout_around(monkeypatch):
-  monkeypatch.chdir(FOLDER)
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-  ((python, *command),) = _run_install_cell(SCRIPTS[0], monkeypatch)
-  assert python == sys.executable
-  assert command[:3] == ['-m', 'pip', 'install']
-  assert command[-1].split('[')[0] == str(FOLDER.parent)
-
-
-def test_install_cell_else_takes_the_repository(monkeypatch, tmp_path):
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-  ((*_, source),) = _run_install_cell(SCRIPTS[0], monkeypatch)
-  assert source.startswith('vrl-jax') and ' @ git+https://' in source
-
-
-# For real.
-
-
-@every_notebook
-def test_it_runs(script, tmp_path):
+def _executed(notebook, folder):
+  """Runs a notebook in its short form; the outputs of its cells, of which none may be a complaint."""
   env = {name: value for name, value in os.environ.items() if name not in ('PJRT_NPROC', 'XLA_FLAGS')}  # conftest's
-  command = ['nbconvert', '--execute', '--to', 'notebook', '--output-dir', tmp_path, script.with_suffix('.ipynb')]
+  command = ['nbconvert', '--execute', '--to', 'notebook', '--output', 'executed', '--output-dir', folder, notebook]
   done = subprocess.run(
     [sys.executable, '-m', 'jupyter', *command],
     env=env | {'VRL_JAX_QUICK': '1', 'MPLBACKEND': 'module://matplotlib_inline.backend_inline'},
@@ -100,9 +63,29 @@ def test_it_runs(script, tmp_path):
     text=True,
   )
   assert done.returncode == 0, done.stderr
-  outputs = [
-    output for cell in nbformat.read(tmp_path / f'{script.stem}.ipynb', 4).cells for output in cell.get('outputs', ())
-  ]
-  stderr = [output.text for output in outputs if output.get('name') == 'stderr']
-  assert not stderr, stderr
+  cells = nbformat.read(folder / 'executed.ipynb', 4).cells
+  outputs = [output for cell in cells for output in cell.get('outputs', ())]
+  assert not [output.text for output in outputs if output.get('name') == 'stderr']
   assert any('image/png' in output.get('data', ()) for output in outputs)
+  return outputs
+
+
+@every_notebook
+def test_it_runs(script, tmp_path):
+  _executed(script.with_suffix('.ipynb'), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif('VRL_JAX_DATA' not in os.environ, reason='VRL_JAX_DATA does not say where MNIST is')
+def test_lenet_runs_on_the_whole_of_mnist(tmp_path):
+  (script,) = [script for script in SCRIPTS if script.stem.startswith('02')]
+  text = script.read_text()
+  for old, new in (
+    ("DATASET = 'mnist_5k'", "DATASET = 'mnist'"),
+    ("DATA_DIR = 'data'", f'DATA_DIR = {os.environ["VRL_JAX_DATA"]!r}'),
+  ):
+    assert text.count(old) == 1
+    text = text.replace(old, new)
+  jupytext.write(jupytext.reads(text, 'py:percent'), notebook := tmp_path / 'whole.ipynb')
+  outputs = _executed(notebook, tmp_path)
+  assert any('60,000 training' in output.get('text', '') for output in outputs)
