@@ -1,10 +1,14 @@
 """Strict numerics and eight virtual devices for every test."""
 
 import gc
+import signal
 
 import pytest
 
 from vrl_jax import devices
+
+# A shell's background job ignores Ctrl-C, and so would what the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 devices.prepare(8)
 

@@ -72,11 +72,11 @@ def run_by_hand(functions, algorithm, problem, lengths, x0):
   return np.stack(models), np.stack(evaluated), state
 
 
-def make_engine(algorithm, problem, *, devices, dtype=np.float64, loss=loss, seed=0):
+def make_engine(algorithm, problem, *, devices, dtype=np.float64, loss=loss, seed=0, **choices):
   """An engine whose every step takes the worker's whole (a_i, c_i)."""
   arrangement = arrange(len(problem.a), devices)
   supply = rounds.Supply(data=arrangement.split(batches(problem, dtype)), shared=False, fetch=lambda data, item: data)
-  return rounds.Engine(algorithm, loss, arrangement, supply, seed=seed)
+  return rounds.Engine(algorithm, loss, arrangement, supply, seed=seed, **choices)
 
 
 def items(engine, length, count=1):

@@ -105,13 +105,20 @@ def test_multi_steps(name):
   np.testing.assert_array_equal(twice[2::2], twice[1:-1:2])
 
 
+_QUICK = ('vrl_sgd', 'd2')  # one that communicates in the branch, one that does at every step
+
+
+@pytest.mark.parametrize(
+  'name', [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in vrl_jax.ALGORITHMS]
+)
 @pytest.mark.parametrize('mapped', [_under_pmap, _under_shard_map])
-def test_multi_steps_on_eight_devices(mapped):
-  tx = vrl_jax.as_optax(_make('vrl_sgd', optax.sgd(0.03)), 3)
+def test_all_wrappers_at_once_on_eight_devices(name, mapped):
+  make = lambda learning_rate: vrl_jax.as_optax(_make(name, optax.sgd(learning_rate)), 2)
+  tx = optax.chain(optax.clip_by_global_norm(2.0), optax.inject_hyperparams(make)(learning_rate=0.03))
   accumulated = optax.MultiSteps(tx, 2).gradient_transformation()
   with jax.numpy_dtype_promotion('standard'):
-    twice = _models(mapped(_loop(accumulated, 2 * STEPS)))
-  np.testing.assert_allclose(twice[1::2], _models(_under_vmap(_loop(tx, STEPS))), atol=1e-6)
+    twice = _models(mapped(_loop(accumulated, 8)))
+  np.testing.assert_allclose(twice[1::2], _models(_under_vmap(_loop(tx, 4))), atol=1e-6)
 
 
 # Stages.

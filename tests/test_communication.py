@@ -11,6 +11,7 @@ from hlo import collectives
 
 import vrl_jax
 from vrl_jax import rounds
+from vrl_jax.algorithms.base import OnDevice, mean_over_workers
 from vrl_jax.communication import Traffic, traffic
 
 PARAMS = quadratics.start(np.zeros(7), np.float32)
@@ -22,8 +23,8 @@ every_algorithm = pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
 def _in_program(algorithm, *, workers, devices, period=3, program='run'):
   engine = quadratics.make_engine(algorithm, reference.heterogeneous(workers), devices=devices, dtype=np.float32)
   more = (engine.arrangement.replicate(np.int32(2)),) if program == 'run' else ()
-  lowered = engine.lower(program, engine.init(PARAMS), quadratics.items(engine, period, count=2), *more)
-  return collectives(lowered.compile().as_text())
+  compiled = engine.compile(program, engine.init(PARAMS), quadratics.items(engine, period, count=2), *more)
+  return collectives(compiled.as_text())
 
 
 def _make(name, inner=None, **options):
@@ -121,3 +122,26 @@ def test_ring_bytes():
 def test_ring_bytes_are_exact_for_large_runs():
   # A model of 2.3 M floats, a million steps: 9.2e12 bytes reduced, 2 * 7/8 of it sent.
   assert Traffic(per_step=9_200_000, per_round=0).ring_bytes(10**6, 0, 8) == 16_100_000_000_000
+
+
+@pytest.mark.parametrize('workers', [1, 4, 65])  # 65: too many for a chain of additions
+@pytest.mark.parametrize('devices', [1, 2])
+def test_the_mean_over_the_workers_of_a_device_is_their_mean(workers, devices):
+  x = np.random.default_rng(0).normal(size=(devices, workers, 3, 2)).astype(np.float32)
+  tree = {'a': jnp.asarray(x, jnp.bfloat16), 'b': jnp.asarray(x)}
+  over_devices = jax.pmap(
+    jax.vmap(lambda t: mean_over_workers(t, rounds.AXES), axis_name=rounds.AXES[1]), axis_name=rounds.AXES[0]
+  )
+  mean = over_devices(tree)
+  for name, leaf in mean.items():
+    assert leaf.dtype == jnp.float32
+    expected = np.asarray(tree[name], np.float64).mean((0, 1))
+    np.testing.assert_allclose(leaf, np.broadcast_to(expected, leaf.shape), atol=1e-6)
+
+
+def test_the_mean_under_another_vmap_is_over_the_workers_alone():
+  x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+  workers = jax.vmap(lambda t: mean_over_workers(t, OnDevice('w')), axis_name='w')
+  np.testing.assert_allclose(jax.vmap(workers)(x), np.broadcast_to(x.mean(1, keepdims=True), x.shape), atol=1e-6)
+  other = jax.vmap(jax.vmap(lambda t: mean_over_workers(t, OnDevice('w'))), axis_name='w')
+  np.testing.assert_allclose(other(x), np.broadcast_to(x.mean(0), x.shape), atol=1e-6)

@@ -228,7 +228,7 @@ def test_without_keras_it_says_what_to_install(images, tmp_path, capsys, monkeyp
   monkeypatch.setitem(sys.modules, 'keras', None)
   assert main(['--images', str(images), '--output', str(tmp_path / 'x.npz'), '--weights', 'random']) == 2
   error = capsys.readouterr().err
-  assert "pip install 'keras>=3.12' 'pillow>=12'" in error and error.count('\n') == 1
+  assert "pip install 'keras>=3.15' 'pillow>=13'" in error and error.count('\n') == 1
 
 
 def test_keyboard_interrupt_says_how_to_go_on(images, tmp_path, capsys, monkeypatch):

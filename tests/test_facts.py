@@ -138,7 +138,7 @@ def test_appendix(name, first, distance):
   state = engine.init(np.ones(1))
   for length in lengths:
     state, (scalars, models) = engine.trace(state, quadratics.items(engine, length))
-  final = float(np.abs(np.asarray(models)[0, 0, -1, 0]))
+  final = float(np.abs(np.asarray(models.params)[0, 0, -1, 0]))
   variance = float(np.asarray(scalars['variance_among_workers'])[0, 0, -1])
   assert float(f'{final:.1e}') == pytest.approx(distance)
   assert variance < 1e-3 if name == 'vrl_sgd' else variance > 1e4

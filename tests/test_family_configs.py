@@ -10,7 +10,7 @@ import vrl_jax
 from vrl_jax.config import algorithm_options
 from vrl_jax.errors import UserError
 from vrl_jax.experiment import make_algorithm
-from vrl_jax.periods import make_periods, stagewise
+from vrl_jax.periods import grown_by_loss, make_periods, stagewise
 from vrl_jax.train import train_and_evaluate
 
 
@@ -33,6 +33,20 @@ def test_stages_are_the_runs_rounds(tmp_path):
   assert summary['communications'] == 18
   for line in lines:
     assert line['communications'] == periods.rounds_before(line['step'])
+
+
+@pytest.mark.parametrize('every_step', [False, True])
+def test_a_period_that_follows_the_loss(tmp_path, every_step):
+  fields = {'period': 2, 'max_period': 6, 'learning_rate': 0.02, 'b': 0.1, 'x0': 8.0, 'log_every_step': every_step}
+  summary, lines = _run(tmp_path, **fields)
+  stages = grown_by_loss(2, [(line['step'], line['train_loss']) for line in lines], most=6)
+  assert [k for _, k in stages] == [4, 6]
+  periods = make_periods(60, 2, None, stages)
+  assert summary['communications'] == len(list(periods.rounds())) < 30
+  for line in lines:
+    assert line['communications'] == periods.rounds_before(line['step'])
+  if not every_step:  # a log point is the end of the first round that reaches its time
+    assert all(line['step'] in {start for start, _ in periods.rounds()} | {60} for line in lines)
 
 
 def test_partial_participation_sends_less(tmp_path):
@@ -75,6 +89,9 @@ def test_adamw(tmp_path, algorithm):
     ({'algorithm': 'scaffold', 'participation': 1.5}, "algorithm='scaffold': participation=1.5, must be in"),
     ({'algorithm': 'd2', 'mixing': 'star'}, "mixing='star', must be one of ring, complete"),
     ({'period_stages': ((5, 0),)}, 'period_stages='),
+    ({'max_period': 4}, 'max_period=4, must be at least the period, 5'),
+    ({'max_period': 0}, 'max_period=0, must be a whole number of at least 1'),
+    ({'max_period': 9, 'period_stages': ((5, 6),)}, 'max_period=9 lets the period follow the loss'),
   ],
 )
 def test_bad_fields(tmp_path, fields, message):

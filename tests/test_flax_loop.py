@@ -1,4 +1,4 @@
-"""Somebody else's flax loop: it runs, it differs from the plain one in two lines, and it trains as well."""
+"""Somebody else's loops in flax, linen and NNX: they run, differ from the plain ones in two lines, and train as well."""
 
 import pathlib
 import runpy
@@ -6,7 +6,7 @@ import runpy
 import jax
 import pytest
 
-EXAMPLE = pathlib.Path(__file__).parents[1] / 'examples' / 'flax_loop.py'
+EXAMPLES = pathlib.Path(__file__).parents[1] / 'examples'
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,9 @@ def _with_local_sgd(text):
   return text.replace('vrl_jax.vrl_sgd(', 'vrl_jax.local_sgd(')
 
 
-def test_two_lines_change_and_the_loss_does_not(tmp_path):
-  text = EXAMPLE.read_text()
+@pytest.mark.parametrize('example', ['flax_loop', 'nnx_loop'])
+def test_two_lines_change_and_the_loss_does_not(example, tmp_path):
+  text = (EXAMPLES / f'{example}.py').read_text()
   code = [line for line in text.splitlines() if '# was: ' not in line]
   plain = _plain(text)
   assert len(set(plain.splitlines()) ^ set(code)) == 3  # one line replaced, one gone

@@ -103,14 +103,23 @@ def test_an_error_of_the_optimizer_is_not_called_nonlinear():
     vrl_jax.vrl_sgd(optax.sgd(broken)).init(_params())
 
 
-@pytest.mark.xfail(
-  strict=True, reason='gradient noise is affine, so it passes the test of linearity, and moves the probe'
+def _noise():
+  return optax.add_noise(0.01, 0.0, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+  'wrap', [lambda f: f, jax.jit, lambda f: lambda x: jax.vmap(f)(jax.tree.map(lambda a: a[None], x))]
 )
-def test_noise_inside_does_not_disturb_delta():
-  noisy = optax.chain(optax.add_noise(0.01, 0.0, jax.random.key(0)), optax.sgd(0.1))
-  algorithm = vrl_jax.vrl_sgd(noisy, axis_name='w')
+def test_noise_inside_is_refused_with_advice(wrap):
+  algorithm = vrl_jax.vrl_sgd(optax.chain(_noise(), optax.sgd(0.1)))
+  with pytest.raises(ValueError, match='moves the model without a gradient.*precede.*assume_linear=True'):
+    wrap(algorithm.init)(_params())
+
+
+def test_noise_before_delta_does_not_disturb_it():
+  algorithm = vrl_jax.precede(_noise(), vrl_jax.vrl_sgd(optax.sgd(0.1), axis_name='w'))
   params, grads = jnp.zeros((2, 3)), jnp.array([[1.0] * 3, [3.0] * 3])
   state = jax.vmap(algorithm.init)(params)
   updates, state = jax.vmap(algorithm.update)(grads, state, params)
-  _, state = jax.vmap(algorithm.communicate, axis_name='w')(updates, state)
+  _, (_, state) = jax.vmap(algorithm.communicate, axis_name='w')(updates, state)
   np.testing.assert_allclose(state.delta, [[-1.0] * 3, [1.0] * 3], atol=1e-5)  # equal noise cancels

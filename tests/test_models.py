@@ -129,6 +129,21 @@ def test_lenet_forms_agree_with_flax_layers(form, batch):
   assert_close(loss_and_grads(LeNet(conv_form=form), lenet_params(), x, labels), expected, 2e-6)
 
 
+def test_lenet_forms_agree_with_batch_norm():
+  """Logits in training, the new statistics, and logits by them."""
+  x, results = images(6), []
+  for form in ('xla', 'patches'):
+    model = LeNet(conv_form=form, batch_norm=True)
+    variables = jax.eval_shape(model.init, jax.random.key(0), x)
+    ones = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), variables['batch_stats'])
+    params = random_params(model, x)
+    train = jax.jit(functools.partial(model.apply, train=True, mutable=['batch_stats']))
+    logits, new = train({'params': params, 'batch_stats': ones}, x)
+    results.append((logits, new, jax.jit(model.apply)({'params': params, **new}, x)))
+  assert {name for name in results[0][1]['batch_stats']} == {f'BatchNorm_{i}' for i in range(4)}
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *results)
+
+
 def test_lenet_forms_agree_on_a_large_batch():
   x = images(tiles._CHEAP_IDENTITY + 1)  # where batches are transposed and not multiplied
   logits = [jax.jit(LeNet(conv_form=form).apply)({'params': lenet_params()}, x) for form in ('xla', 'patches')]
@@ -248,3 +263,18 @@ def test_mistakes_are_explained():
     LeNet(conv_form='patches').init(jax.random.key(0), jnp.zeros((1, 30, 32, 1)))
   with pytest.raises(ValueError, match='4x4 kernel'):
     tiles.conv_pool_relu(jnp.zeros((2, 2, 1, 4, 4, 1)), jnp.zeros((4, 4, 1, 3)), jnp.zeros((3,)))
+
+
+@pytest.mark.parametrize(
+  'model, inputs, told',
+  [
+    (LeNet(), jax.ShapeDtypeStruct((32, 32), jnp.float32), 'rank 2 .* but expected .*3, 4'),
+    (MLP(), jax.ShapeDtypeStruct((2048,), jnp.float32), 'rank 1 .* but expected 2'),
+    (TextCNN(), jax.ShapeDtypeStruct((50,), jnp.int32), 'rank 1 .* but expected 2'),
+    (TextCNN(), jax.ShapeDtypeStruct((8, 50), jnp.float32), 'type float32 but expected'),
+  ],
+  ids=['an image without a batch', 'features without a batch', 'a text without a batch', 'words that are no numbers'],
+)
+def test_inputs_of_another_shape_or_type_are_refused(model, inputs, told):
+  with pytest.raises(AssertionError, match=told):
+    jax.eval_shape(model.init, jax.random.key(0), inputs)

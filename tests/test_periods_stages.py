@@ -35,7 +35,7 @@ def test_spans_are_whole_rounds():
 
 
 def test_no_stages_are_the_old_periods():
-  assert make_periods(10, 4, 1) == (10, 4, 1, ())
+  assert make_periods(10, 4, 1) == (10, 4, 1, (), None)
 
 
 def test_post_local():
@@ -51,9 +51,11 @@ def test_stagewise_doubles():
 def test_growth_by_the_loss_depends_on_the_log_alone():
   logged = [(0, 4.0), (10, 1.0), (20, 0.25)]
   assert grown_by_loss(3, logged, 100) == ((10, 6), (20, 12))
+  assert grown_by_loss(3, logged, 10) == ((10, 6), (20, 10))
   assert grown_by_loss(3, logged[:2], 100) == ((10, 6),)
-  assert grown_by_loss(3, [(0, 4.0), (10, float('nan')), (20, 0.0)], 100) == ((10, 3), (20, 3))
-  assert grown_by_loss(3, [(0, 1.0), (10, 100.0)], 100) == ((10, 1),)
+  assert grown_by_loss(3, [(0, 4.0), (10, 1.01), (20, 0.9), (30, 0.3), (40, 3.9)], 100) == ((20, 6), (40, 3))
+  assert grown_by_loss(3, [(0, 4.0), (10, float('nan')), (20, 0.0), (30, 1.0)], 100) == ((30, 6),)
+  assert grown_by_loss(3, [(0, 1.0), (10, 100.0)], 100) == grown_by_loss(3, [], 100) == ()
 
 
 @pytest.mark.parametrize('stages', [((5, 0),), ((5,),), ((-1, 2),), ((5, 2), (5, 3)), ((5, 2), (4, 3)), ((5, 2.5),)])

@@ -30,7 +30,18 @@ def test_there_is_one_pmap():
   assert calls == ['arrangement.py']
 
 
-@pytest.mark.parametrize('target', ['demo', 'test', 'test-all', 'lint', 'bench', 'notebooks', 'docs', 'dist'])
+def test_a_python_that_pyenv_has_and_has_not_switched_on_is_found(tmp_path):
+  python = tmp_path / '.pyenv' / 'versions' / '3.99.1' / 'bin' / 'python3.99'
+  python.parent.mkdir(parents=True)
+  python.touch()
+  command = ['make', '--dry-run', 'test', 'VENV=/nowhere', f'HOME={tmp_path}', 'PYTHON=python3.99']
+  shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+  assert f'{python} -m venv /nowhere' in shown
+
+
+@pytest.mark.parametrize(
+  'target', ['demo', 'multihost-demo', 'test', 'test-all', 'lint', 'bench', 'results', 'notebooks', 'docs', 'dist']
+)
 def test_every_target_installs_extras_that_there_are(target):
   shown = subprocess.run(
     ['make', '--dry-run', target, 'VENV=/nowhere'], capture_output=True, text=True, check=True, cwd=ROOT

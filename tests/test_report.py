@@ -1,135 +1,20 @@
-import csv
-import json
+"""Reading runs and sweeps, the table, the lines of a figure, and what is drawn."""
+
 import math
 import re
 import shutil
-import subprocess
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from report_samples import lenet as lenet
+from report_samples import lenet_lines, quadratic_lines, write_csv, write_run
+from report_samples import quadratic as quadratic
 
 from vrl_jax import errors, report
-from vrl_jax.report import __main__ as cli
 from vrl_jax.report import figures, names, series, specs, style
 
 PNG = b'\x89PNG'
-SLOWNESS = {'s_sgd': 1.0, 'local_sgd': 0.35, 'easgd': 0.25, 'vrl_sgd': 0.95}
-
-
-def write_run(folder, lines, status='finished', shares=None, **config):
-  folder.mkdir(parents=True)
-  (folder / 'config.json').write_text(json.dumps(config))
-  clean = lambda v: None if isinstance(v, float) and not math.isfinite(v) else v
-  lines = [{key: clean(value) for key, value in line.items()} for line in lines]
-  (folder / 'metrics.jsonl').write_text(''.join(json.dumps(line) + '\n' for line in lines))
-  if status:
-    (folder / 'summary.json').write_text(json.dumps(lines[-1] | {'status': status, 'resumed_from_step': None}))
-  if shares:
-    (folder / 'partition.json').write_text(json.dumps(shares))
-  return folder
-
-
-def lenet_lines(algorithm, period=20, seed=0, epochs=30, blows_up=False):
-  rng = np.random.default_rng(seed)
-  period = 1 if algorithm == 's_sgd' else period
-  for epoch in range(epochs + 1):
-    step = 235 * epoch
-    loss = 0.02 + 0.39 * math.exp(-0.12 * SLOWNESS[algorithm] * epoch) * (1 + 0.05 * rng.normal() * (epoch > 0))
-    loss = math.nan if blows_up and epoch > 12 else loss * 10 ** max(0, epoch - 6) if blows_up else loss
-    drift = 0.0 if algorithm == 's_sgd' else 1e-3 * loss * (epoch > 0) / SLOWNESS[algorithm]
-    line = dict(
-      step=step, epoch=epoch * 1.0027, communications=step // period, bytes_communicated=step // period * 432_122
-    )
-    line |= dict(
-      train_loss=loss, step_loss=loss * 1.1, consensus_distance=drift, variance_among_workers=10 * drift + 0.01
-    )
-    line |= dict(correction_norm=drift, seconds=3.1 * epoch + rng.random(), examples_per_second=19_000.0)
-    if epoch % 2 == 0:
-      line |= dict(
-        test_loss=loss * 1.1, test_accuracy=max(0.1, 1 - loss / 3) if loss == loss else 0.1, train_accuracy=0.9
-      )
-    yield line
-
-
-def write_lenet(root, seeds=(0, 1, 2)):
-  """Four algorithms, three seeds, and one run that diverges."""
-  table = [[0] * 10 for _ in range(8)]
-  for i in range(80):
-    table[i // 10][i // 8] = 750
-  shares = {'table': table, 'class_names': [f'digit {i}' for i in range(10)], 'dropped': 32}
-  common = dict(task='lenet_mnist', period=20, workers=8, batch_size=32, learning_rate=0.005, partition='by_class')
-  entries = []
-  for algorithm in SLOWNESS:
-    for seed in seeds:
-      name, own = f'{algorithm}_seed{seed}', {'algorithm': algorithm, 'seed': seed}
-      lines = list(lenet_lines(algorithm, seed=seed))
-      write_run(root / name, lines, shares=shares, first_period=None, **common | own)
-      entries.append({'name': name, 'overrides': own})
-  own = {'algorithm': 'local_sgd', 'learning_rate': 0.5, 'seed': 0}
-  write_run(root / 'too_fast', lenet_lines('local_sgd', blows_up=True), 'diverged', first_period=None, **common | own)
-  sweep = {'title': 'LeNet <on> MNIST', 'runs': [*entries, {'name': 'too_fast', 'overrides': own}, {'name': 'later'}]}
-  (root / 'sweep.json').write_text(json.dumps(sweep))
-  return root
-
-
-def quadratic_lines(algorithm, b, k, first=None, steps=400, rate=0.01):
-  """The paper's appendix: f1 = (x + 2b)^2, f2 = 2(x - b)^2, from x = 1."""
-  x, delta, centre, sent, since, due = np.ones(2), np.zeros(2), 1.0, 0, 0, first or k
-  for step in range(steps + 1):
-    mean = abs(centre if algorithm == 'easgd' else x.mean())
-    v = np.array([2 * (x[0] + 2 * b), 4 * (x[1] - b)]) - delta
-    yield dict(step=step, communications=sent, distance_to_optimum=mean, train_loss=1.5 * mean**2 + 3 * b**2) | dict(
-      bytes_communicated=8 * sent, variance_among_workers=0.0 if algorithm == 's_sgd' else v.var(), seconds=step / 1e3
-    )
-    x, since = x - rate * (v.mean() if algorithm == 's_sgd' else v), since + 1
-    sent += algorithm == 's_sgd'
-    if algorithm != 's_sgd' and since == due:
-      if algorithm == 'easgd':
-        e = x - centre
-        x, centre = x - 0.45 * e, centre + 0.45 * e.sum()
-      else:
-        delta = delta + (x.mean() - x) / (since * rate) if algorithm == 'vrl_sgd' else delta
-        x = np.full(2, x.mean())
-      since, due, sent = 0, k, sent + 1
-
-
-def write_quadratic(root):
-  """The appendix's sweep: 3 x 4 panels of 5 lines."""
-  kinds = [('s_sgd', None), ('local_sgd', None), ('easgd', None), ('vrl_sgd', None), ('vrl_sgd', 1)]
-  entries = []
-  for b in (1, 10, 100):
-    for k in (2, 5, 10, 20):
-      for algorithm, first in kinds:
-        own = dict(b=b, period=k, algorithm=algorithm, first_period=first)
-        name = f'{algorithm}{"_w" if first else ""}-b{b}-k{k}'
-        write_run(root / name, quadratic_lines(algorithm, b, k, first), task='quadratic', seed=0, **own)
-        entries.append({'name': name, 'overrides': own})
-  common = {'x': 'step', 'panels': ['b', 'period'], 'log_y': True}
-  figure = [
-    common | {'name': 'distance', 'y': 'distance_to_optimum'},
-    common | {'name': 'variance', 'y': 'variance_among_workers'},
-  ]
-  (root / 'sweep.json').write_text(json.dumps({'title': 'The appendix', 'runs': entries, 'figure': figure}))
-  return root
-
-
-def write_csv(path, rows=40, start=0.41):
-  with path.open('w', newline='') as file:
-    csv.writer(file).writerows(
-      [start * 0.9**i, 100 - 12 * 0.9**i, start * 0.92**i, 99 - 12 * 0.9**i] for i in range(rows)
-    )
-  return path
-
-
-@pytest.fixture(scope='module')
-def lenet(tmp_path_factory):
-  return write_lenet(tmp_path_factory.mktemp('lenet') / 'sweep')
-
-
-@pytest.fixture(scope='module')
-def quadratic(tmp_path_factory):
-  return write_quadratic(tmp_path_factory.mktemp('quadratic') / 'sweep')
 
 
 def test_reads_runs_sweeps_and_both(lenet, tmp_path):
@@ -249,8 +134,9 @@ def test_seeds_with_other_log_points(tmp_path):
 
 def test_appendix_grid(quadratic, tmp_path):
   before = dict(mpl.rcParams)
-  first, second = report.comparison_figure(report.read_any(quadratic), tmp_path)
-  assert (first.name, second.name) == ('distance.png', 'variance.png')
+  written = report.comparison_figure(report.read_any(quadratic), tmp_path)
+  assert [path.name for path in written] == ['distance.png', 'distance.svg', 'variance.png', 'variance.svg']
+  first = written[0]
   assert first.read_bytes().startswith(PNG) and first.stat().st_size < 400_000
   assert dict(mpl.rcParams) == before
   runs = report.read_any(quadratic).runs
@@ -299,48 +185,6 @@ def test_reference(lenet, tmp_path):
       report.read_reference(tmp_path / 'bad.csv')
 
 
-def test_report_page(lenet, tmp_path):
-  csv_file = write_csv(tmp_path / 'non_identical_local_sgd.csv')
-  written = report.write_report(lenet, reference=[csv_file], title='A & B', output=tmp_path / 'out')
-  assert list(written) == ['report', 'loss', 'accuracy', 'consensus', 'variance'] and all(
-    p.exists() for p in written.values()
-  )
-  page = written['report'].read_text()
-  assert '<h1>A &amp; B</h1>' in page and '<strong>' in page and 'worker 7' in page and '32 examples left out' in page
-  assert not re.search(r'(src|href)="(?!data:)', page) and '@import' not in page
-  data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
-  assert [line['label'] for line in data['lines']][-1] == 'Local SGD (published)'
-  assert {axis['key'] for axis in data['axes']} >= {'epoch', 'communications', 'bytes_communicated', 'seconds'}
-  assert data['lines'][0]['seeds'] == 3 and len(data['lines'][0]['y']['test_accuracy']['mean']) == 16
-
-
-def test_smallest_report(tmp_path):
-  run = write_run(tmp_path / 'only', [{'step': 0, 'train_loss': None}], status=None)
-  written = report.write_report(run)
-  assert written['report'] == run / 'report.html' and 'unfinished' in written['report'].read_text()
-
-
-def test_command_line(lenet, tmp_path, capsys):
-  assert cli.main([str(lenet), '--output', str(tmp_path / 'out')]) == 0
-  out = capsys.readouterr().out
-  assert 'train loss' in out and 'report.html' in out
-  (tmp_path / 'file').write_text('')
-  bad = [
-    ([], 2),
-    (['--nonsense'], 2),
-    ([str(tmp_path / 'nowhere')], 3),
-    ([str(tmp_path)], 3),
-    ([str(tmp_path / 'file')], 3),
-  ]
-  bad += [
-    ([str(lenet), '--reference', str(tmp_path / 'no.csv')], 3),
-    ([str(lenet), '--output', str(tmp_path / 'file')], 2),
-  ]
-  for arguments, status in bad:
-    assert cli.main(arguments) == status
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
 def test_names():
   assert (
     names.algorithm('cocod_sgd') == 'CoCoD-SGD'
@@ -353,37 +197,6 @@ def test_names():
   )
 
 
-PROBE = """<script>
-const report = [];
-const click = (name, value) => document.querySelector(`input[name=${name}][value=${value}]`).click();
-const look = () => report.push([...document.querySelectorAll('#chart svg text.name')].map((n) => n.textContent).join('/')
-  + '#' + document.querySelectorAll('#chart svg g path[fill=none]').length);
-look(); click('y', 'test_accuracy'); click('x', 'bytes_communicated'); look(); click('y', 'consensus_distance'); click('logY', 'linear');
-document.querySelector('#legend button').click(); look();
-for (let i = 0; i < 2; i++) {
-  document.getElementById('chart').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));
-  report.push(document.querySelector('#tip strong').textContent);
-}
-document.title = JSON.stringify(report);
-</script>"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which('chromium'), reason='chromium is not installed')
-def test_page_in_a_browser(lenet, tmp_path):
-  page = report.write_report(lenet, output=tmp_path)['report']
-  page.write_text(page.read_text().replace('</body>', PROBE + '</body>'))
-  flags = '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking'.split()
-  flags += [
-    '--disable-component-update',
-    '--disable-sync',
-    f'--user-data-dir={tmp_path / "profile"}',
-    '--window-size=1200,2400',
-  ]
-  command = ['chromium', *flags, '--dump-dom', page.resolve().as_uri()]
-  dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-  said = json.loads(re.search('<title>(.*?)</title>', dom).group(1))
-  assert said[0] == 'epochs/train loss#5'
-  assert said[1] == 'bytes sent per worker/test accuracy (%)#5'
-  assert said[2] == 'bytes sent per worker/consensus distance#4'
-  assert said[3].startswith('bytes sent') and said[4].startswith('bytes sent') and said[3] != said[4]
+def test_the_first_figure_is_the_distance_where_it_is_known(tmp_path):
+  run = write_run(tmp_path / 'run', quadratic_lines('vrl_sgd', b=100, k=20, steps=40), task='quadratic')
+  assert [figure.name for figure in specs.figures(report.read_any(run), None)] == ['distance', 'loss', 'variance']

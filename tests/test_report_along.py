@@ -43,9 +43,18 @@ def test_what_does_not_follow_from_the_field_makes_lines_of_its_own():
   assert [line['error'] for line in joined[1].metrics] == [0.2, 0.4]
 
 
+def test_s_sgd_has_no_period_and_is_level():
+  runs = [_run('s_sgd', 2, [9, 3], rate=rate) for rate in (0.1, 0.2)]
+  runs += [_run('vrl_sgd', k, [1, k], rate=rate) for k in (1, 4) for rate in (0.1, 0.2)]
+  joined = along.regroup(runs, 'period', 'error')
+  level = [[(line['period'], line['error']) for line in run.metrics] for run in joined if run.algorithm == 's_sgd']
+  assert level == [[(1, 3), (4, 3)]] * 2
+
+
 def test_figure(tmp_path):
-  (path,) = report.comparison_figure(RUNS, tmp_path, {'name': 'points', 'y': 'error', 'x': 'period'})
+  path, vector = report.comparison_figure(RUNS, tmp_path, {'name': 'points', 'y': 'error', 'x': 'period'})
   assert path.name == 'points.png' and path.stat().st_size > 5000
+  assert vector.name == 'points.svg' and b'period k' in vector.read_bytes()
 
 
 @pytest.mark.parametrize('x', ['algorithm', 'nothing', ('period', 'step')])

@@ -53,7 +53,19 @@ def test_stopped_again_and_again(whole, tmp_path, monkeypatch):
   same_run(tmp_path, whole)
 
 
-@pytest.mark.parametrize('fields', ({'log_every_step': True}, {'period_stages': ((6, 2), (11, 5))}, {'x64': True}))
+FOLLOWING_THE_LOSS = {'period': 2, 'max_period': 4, 'x0': 9.0, 'eval_every': 4.0}
+
+
+@pytest.mark.parametrize(
+  'fields',
+  (
+    {'log_every_step': True},
+    {'period_stages': ((6, 2), (11, 5))},
+    {'x64': True},
+    FOLLOWING_THE_LOSS,
+    FOLLOWING_THE_LOSS | {'log_every_step': True},
+  ),
+)
 def test_with_other_settings(fields, tmp_path, monkeypatch):
   fields = fields | {'steps': 22}
   train_and_evaluate(small_config(**fields), tmp_path / 'whole')

@@ -15,6 +15,7 @@ import vrl_jax
 from vrl_jax import rounds
 from vrl_jax.arrangement import arrange, first_copy
 from vrl_jax.errors import UserError
+from vrl_jax.groups import in_groups
 
 PROBLEM = reference.heterogeneous()
 X0 = np.linspace(-1.0, 2.0, quadratics.DIMENSION)
@@ -140,6 +141,13 @@ def test_grouping_of_rounds_does_not_change_a_bit(name):
   assert int(together.step[0, 0]) == 15
   _equal(run([1] * 5), together)
   _equal(run([2, 3]), together)
+
+
+@pytest.mark.parametrize('choice', [{'unroll': 3}, {'at_once': 1}, {'at_once': 3}])  # 4 workers are a group and a rest
+def test_choices_do_not_change_the_trajectory(choice):
+  engines = [_engine('vrl_sgd', **options) for options in ({}, choice)]
+  states = [engine.run(_begin(engine), quadratics.items(engine, 7), 1)[0] for engine in engines]
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), *states)
 
 
 def test_zero_rounds_change_nothing():
@@ -299,3 +307,15 @@ def test_devices_are_chosen_to_divide_the_workers():
 def test_bad_arrangements(workers, devices, message):
   with pytest.raises(UserError, match=message):
     arrange(workers, devices)
+
+
+def test_groups_of_workers_draw_the_noise_that_all_at_once_draw():
+  """Random numbers, shared and own arguments keep their places when the workers are mapped in groups."""
+  keys, own, shared = jax.random.split(jax.random.key(0), 7), jnp.arange(7.0), jnp.arange(3.0)
+
+  def fun(key, tree, shared):
+    return {'noise': jax.random.normal(key, (3,)) + tree['own'] * shared}
+
+  everyone = jax.vmap(fun, (0, 0, None))(keys, {'own': own}, shared)
+  grouped = jax.jit(jax.vmap(in_groups(fun, 3), (0, 0, None)))(keys, {'own': own}, shared)
+  np.testing.assert_allclose(grouped['noise'], everyone['noise'], rtol=1e-6)

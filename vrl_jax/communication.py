@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from vrl_jax.algorithms.base import Algorithm
+from vrl_jax.batch_stats import communicated
 from vrl_jax.rounds import AXES
+from vrl_jax.tasks.base import Task
 
 _REDUCTIONS = ('psum', 'all_gather', 'all_to_all', 'pmin', 'pmax', 'reduce_scatter')
 
@@ -21,6 +23,13 @@ class Traffic(NamedTuple):
     per_round: reduced over the workers at the end of every round.
     to_neighbours: sent directly to other workers in every local step.
     participation: the share of the workers that take part in a round.
+
+  >>> local = Traffic(per_step=0, per_round=4000)  # a model of 1,000 float32, once a round
+  >>> local.communications(steps=100, rounds=5), local.ring_bytes(steps=100, rounds=5, workers=8)
+  (5, 35000)
+  >>> every_step = Traffic(per_step=4000, per_round=0)
+  >>> every_step.communications(steps=100, rounds=5), every_step.ring_bytes(steps=100, rounds=5, workers=8)
+  (100, 700000)
   """
 
   per_step: int
@@ -50,6 +59,13 @@ def traffic(algorithm: Algorithm, params: Any) -> Traffic:
   Args:
     algorithm: an algorithm made with `axis_name=rounds.AXES`.
     params: arrays or their shapes, without worker axes.
+
+  >>> import optax, vrl_jax
+  >>> params = {'kernel': jnp.zeros((10, 5)), 'bias': jnp.zeros(5)}  # 55 float32
+  >>> traffic(vrl_jax.vrl_sgd(optax.sgd(0.1), axis_name=AXES), params)
+  Traffic(per_step=0, per_round=220, to_neighbours=0, participation=1.0)
+  >>> traffic(vrl_jax.s_sgd(optax.sgd(0.1), axis_name=AXES), params)
+  Traffic(per_step=220, per_round=0, to_neighbours=0, participation=1.0)
   """
   params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), params)
   state = jax.eval_shape(algorithm.init, params)
@@ -63,6 +79,33 @@ def traffic(algorithm: Algorithm, params: Any) -> Traffic:
   )
 
 
+def with_batch_stats(sends: Traffic, policy: str, task: Task, batch_size: int) -> Traffic:
+  """Adds what the statistics of batch normalisation cost.
+
+  Args:
+    sends: the algorithm's own traffic.
+    policy: one of `vrl_jax.batch_stats.POLICIES`.
+    task: a task whose model has batch statistics.
+    batch_size: of each worker; the statistics of a batch need it to be traced.
+
+  >>> x = np.ones((8, 3), np.float32)
+  >>> stats = {'mean': np.zeros(3, np.float32), 'var': np.ones(3, np.float32)}
+  >>> loss = lambda params, frozen, batch, rng: (params @ batch['x'].mean(axis=0), frozen['batch_stats'])
+  >>> task = Task(lambda rng: np.zeros(3, np.float32), loss, None, {'x': x}, None, frozen={}, batch_stats=stats)
+  >>> with_batch_stats(Traffic(per_step=0, per_round=12), 'average', task, batch_size=4)
+  Traffic(per_step=0, per_round=36, to_neighbours=0, participation=1.0)
+  """
+  batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((batch_size, *x.shape[1:]), x.dtype), task.train)
+  params, rng = jax.eval_shape(lambda rng: (task.init(rng), rng), jax.random.key(0))
+  frozen = {**task.frozen, 'batch_stats': task.batch_stats}
+  gradient = _jaxpr(jax.grad(task.loss, has_aux=True), params, frozen, batch, rng)
+  communicate = _jaxpr(lambda stats: communicated(policy, stats, AXES), task.batch_stats)
+  return sends._replace(
+    per_step=sends.per_step + _count(gradient, _REDUCTIONS),
+    per_round=sends.per_round + _count(communicate, _REDUCTIONS),
+  )
+
+
 def _jaxpr(fun, *args):
   # One worker a device: with several, what moves inside a device would count as sent.
   return jax.make_jaxpr(fun, axis_env=[(AXES[0], 2), (AXES[1], 1)])(*args).jaxpr
@@ -71,7 +114,13 @@ def _jaxpr(fun, *args):
 def _count(jaxpr, primitives):
   total = 0
   for equation in jaxpr.eqns:
-    if equation.primitive.name.split('_invariant')[0] in primitives:
+    if equation.primitive.name.split('_invariant')[0] in primitives and not _on_device(equation):
       total += sum(int(np.prod(v.aval.shape)) * jnp.dtype(v.aval.dtype).itemsize for v in equation.invars)
     total += sum(_count(sub, primitives) for sub in jax.extend.core.jaxprs_in_params(equation.params))
   return total
+
+
+def _on_device(equation):
+  """Whether a collective stays among the workers of a device."""
+  axes = equation.params.get('axes', equation.params.get('axis_name'))
+  return set(axes if isinstance(axes, tuple) else (axes,)) <= {AXES[1]}

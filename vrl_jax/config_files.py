@@ -37,6 +37,9 @@ def config_path(config: str) -> pathlib.Path:
 
   Raises:
     UserError: there is neither.
+
+  >>> config_path('figures/quadratic').parts[-3:]
+  ('configs', 'figures', 'quadratic.py')
   """
   path = pathlib.Path(config)
   name = path.with_suffix('').as_posix().removeprefix('configs/')
@@ -68,7 +71,13 @@ def load_config(config: str) -> ml_collections.ConfigDict:
 
 
 def make_importable() -> None:
-  """Lets config files say `from configs import quadratic`, wherever they and the package are."""
+  """Lets config files say `from configs import quadratic`, wherever they and the package are.
+
+  >>> make_importable()
+  >>> from configs import quadratic
+  >>> quadratic.get_config().task
+  'quadratic'
+  """
   if FOLDER and 'configs' not in sys.modules and importlib.util.find_spec('configs') is None:
     sys.modules['configs'] = module = types.ModuleType('configs')
     module.__path__ = [str(FOLDER)]

@@ -22,6 +22,15 @@ def make_evaluator(
 
   Returns:
     A function of a model as a copy per device (leaves [D, ...]), the frozen constants likewise, and the examples.
+
+  >>> import numpy as np
+  >>> from vrl_jax.arrangement import arrange
+  >>> from vrl_jax.data.feed import eval_parts
+  >>> everywhere = arrange(workers=1)
+  >>> evaluate = make_evaluator(lambda x, frozen, batch: {'loss': (x - batch['c']) ** 2}, everywhere)
+  >>> parts = eval_parts({'c': np.array([0.0, 2.0, 4.0], np.float32)}, everywhere, chunk=2)  # the last is padded
+  >>> evaluate(everywhere.replicate(np.float32(1.0)), (), parts)
+  {'loss': 3.6666666666666665}
   """
 
   def sums(params, frozen, data, indices, weight):

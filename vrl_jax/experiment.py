@@ -8,16 +8,17 @@ import jax
 import ml_collections
 import numpy as np
 
-from vrl_jax import rounds
+from vrl_jax import agreement, rounds
 from vrl_jax.algorithms import ALGORITHMS, Algorithm, precede
 from vrl_jax.arrangement import Arrangement, arrange
-from vrl_jax.communication import Traffic, traffic
+from vrl_jax.batch_stats import POLICIES
+from vrl_jax.communication import Traffic, traffic, with_batch_stats
 from vrl_jax.config import algorithm_options
 from vrl_jax.data.feed import Feed
 from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
 from vrl_jax.data.stream import index_stream
 from vrl_jax.errors import UserError
-from vrl_jax.initial import initial_params
+from vrl_jax.initial import initial_model
 from vrl_jax.optimizers import clipping, inner_optimizer
 from vrl_jax.periods import Periods, auto_period, make_periods
 from vrl_jax.tasks.base import Task, make_task
@@ -27,7 +28,7 @@ class Experiment(NamedTuple):
   """A run before its first step.
 
   Attributes:
-    task: data, model, loss and metrics.
+    task: model, loss, metrics and test data; the training data are in `feed`.
     partition: which worker has which examples.
     steps_per_epoch: of each worker.
     periods: the rounds.
@@ -36,7 +37,12 @@ class Experiment(NamedTuple):
     algorithm: the algorithm with its inner optimizer.
     engine: the compiled rounds.
     traffic: what the algorithm sends.
-    params: the start of every worker.
+    model: the start of every worker.
+
+  >>> from vrl_jax.config_files import load_config
+  >>> facts = make_experiment(load_config('quadratic'), pathlib.Path('.')).facts()
+  >>> facts['total_steps'], facts['resolved_period'], facts['parameters']
+  (400, 20, 1)
   """
 
   task: Task
@@ -48,7 +54,7 @@ class Experiment(NamedTuple):
   algorithm: Algorithm
   engine: rounds.Engine
   traffic: Traffic
-  params: Any
+  model: rounds.Model
 
   def class_table(self) -> dict[str, Any]:
     """How the classes are divided among the workers."""
@@ -62,7 +68,7 @@ class Experiment(NamedTuple):
       'total_steps': self.periods.steps,
       'resolved_period': self.periods.period,
       'steps_per_epoch': self.steps_per_epoch,
-      'parameters': sum(x.size for x in jax.tree.leaves(self.params)),
+      'parameters': sum(x.size for x in jax.tree.leaves(self.model.params)),
       'devices_used': len(self.arrangement.devices),
     }
 
@@ -87,9 +93,18 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   Args:
     config: a whole config.
     shared: a folder for initial weights that other runs may share.
+
+  >>> from vrl_jax.config_files import load_config
+  >>> experiment = make_experiment(load_config('quadratic'), pathlib.Path('.'))
+  >>> experiment.arrangement.workers, experiment.traffic.per_round, experiment.model.params
+  (2, 4, array([1.], dtype=float32))
   """
   arrangement = arrange(config.workers, config.devices)
   task = make_task(config)
+  check_batch_stats(config, task)
+  if not arrangement.is_local:
+    agreement.require_same(agreement.data_fields(task))
+    arrangement.meet()
   partition = make_partition(config, task.labels)
   stream = index_stream(partition, config.batch_size, config.seed)
   steps_per_epoch = stream.steps_per_epoch
@@ -98,18 +113,50 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   if period == 'auto':
     identical = config.partition == 'identical'
     period = auto_period(config.algorithm, steps=steps, workers=config.workers, identical_data=identical)
-  periods = make_periods(steps, period, config.first_period, config.period_stages)
+  periods = make_periods(steps, period, config.first_period, config.period_stages, config.max_period)
   algorithm = make_algorithm(config, steps)
   check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
-  params = initial_params(config, task, shared)
+  model = arrangement.from_main(initial_model(config, task, shared))
   feed = Feed(task.train, stream, arrangement, frozen=task.frozen, where=config.feed)
-  engine = rounds.Engine(algorithm, task.loss, arrangement, feed.supply, seed=config.seed)
-  sends = traffic(algorithm, params)
-  return Experiment(task, partition, steps_per_epoch, periods, arrangement, feed, algorithm, engine, sends, params)
+  stats = config.batch_stats
+  options = {'seed': config.seed, 'unroll': config.unroll, 'at_once': config.workers_at_once, 'batch_stats': stats}
+  engine = rounds.Engine(algorithm, task.loss, arrangement, feed.supply, **options)
+  sends = traffic(algorithm, model.params)
+  if stats:
+    sends = with_batch_stats(sends, stats, task, config.batch_size)
+  task = task._replace(train=None)  # the feed has what this process needs of it
+  return Experiment(task, partition, steps_per_epoch, periods, arrangement, feed, algorithm, engine, sends, model)
+
+
+def check_batch_stats(config: ml_collections.ConfigDict, task: Task) -> None:
+  """Raises UserError unless a policy is named for batch statistics if, and only if, the model has some.
+
+  >>> from vrl_jax.config_files import load_config
+  >>> config = load_config('quadratic')
+  >>> config.batch_stats = 'sync'
+  >>> check_batch_stats(config, make_task(config))
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: batch_stats='sync': the model of task='quadratic' has no batch statistics
+  """
+  if task.batch_stats and config.batch_stats is None:
+    raise UserError(
+      f'the model of task={config.task!r} has batch statistics: say what the workers do with them, '
+      f'batch_stats={" or ".join(POLICIES)}'
+    )
+  if config.batch_stats is not None and not task.batch_stats:
+    raise UserError(f'batch_stats={config.batch_stats!r}: the model of task={config.task!r} has no batch statistics')
 
 
 def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
-  """The config's algorithm around its inner optimizer."""
+  """The config's algorithm around its inner optimizer.
+
+  >>> from vrl_jax.config_files import load_config
+  >>> config = load_config('quadratic')
+  >>> config.algorithm, config.alpha = 'easgd', 0.25
+  >>> make_algorithm(config, steps=100).init(np.zeros(1))._fields
+  ('inner', 'centre')
+  """
   factory = ALGORITHMS[config.algorithm]
   options = {name: config[name] for name in algorithm_options(config.algorithm)}
   if 'seed' in inspect.signature(factory).parameters:
@@ -122,7 +169,18 @@ def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
 
 
 def check_algorithm(algorithm: Algorithm, params: Any, workers: int) -> None:
-  """Traces the algorithm with the run's number of workers, so that what it refuses is told before anything starts."""
+  """Traces the algorithm with the run's number of workers, so that what it refuses is told before anything starts.
+
+  >>> import optax
+  >>> import vrl_jax
+  >>> algorithm = vrl_jax.easgd(optax.sgd(0.1), alpha=0.5, axis_name=rounds.AXES)
+  >>> check_algorithm(algorithm, np.zeros(1, np.float32), workers=2)
+  >>> try:
+  ...   check_algorithm(algorithm, np.zeros(1, np.float32), workers=8)
+  ... except UserError as error:
+  ...   print(error)
+  alpha=0.5 with 8 workers gives N·alpha = 4 > 1, which is unstable: alpha must be at most 1/N = 0.125
+  """
 
   def period(params):
     state = algorithm.init(params)
@@ -138,7 +196,16 @@ def check_algorithm(algorithm: Algorithm, params: Any, workers: int) -> None:
 
 
 def make_partition(config: ml_collections.ConfigDict, labels: np.ndarray) -> Partition:
-  """Divides the examples among the workers as the config says."""
+  """Divides the examples among the workers as the config says.
+
+  >>> from vrl_jax.config import default_config
+  >>> config = default_config()
+  >>> config.update(workers=2, partition='similarity', similarity_percent=50.0)
+  >>> labels = np.repeat([0, 1], 4)
+  >>> labels[make_partition(config, labels).shards]
+  array([[1, 0, 0, 0],
+         [1, 1, 0, 1]])
+  """
   if config.partition not in PARTITIONS:
     raise UserError(f'partition={config.partition!r}, must be one of {", ".join(PARTITIONS)}')
   own = {

@@ -21,6 +21,10 @@ class Collective(NamedTuple):
     bytes: the size of its operands: what one device hands to it.
     loops: how many loops it stands in.
     needs_loop: whether its operands depend on a loop beside it, so that it cannot start before that loop ends.
+
+  >>> in_step, at_end = Collective('all-reduce', 400, 1, False), Collective('all-reduce', 80, 0, needs_loop=True)
+  >>> 20 * in_step.bytes + at_end.bytes  # a round of 20 steps
+  8080
   """
 
   op: str

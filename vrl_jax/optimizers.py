@@ -18,6 +18,13 @@ def learning_rate(config: Any, steps: int) -> float | optax.Schedule:
   """γ as `learning_rate` and `schedule` say: a number if constant, else a function of the step.
 
   With `warmup_steps` it first rises linearly from 0.
+
+  >>> from vrl_jax.config import default_config
+  >>> config = default_config()
+  >>> config.update(learning_rate=0.1, schedule='cosine', warmup_steps=10)
+  >>> rate = learning_rate(config, steps=110)
+  >>> [round(float(rate(step)), 3) for step in (0, 5, 10, 60, 110)]
+  [0.0, 0.05, 0.1, 0.05, 0.0]
   """
   if config.schedule not in SCHEDULES:
     raise UserError(f'schedule={config.schedule!r}, must be one of {", ".join(SCHEDULES)}')
@@ -53,6 +60,15 @@ def inner_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
   Returns:
     'sgd' is linear in the gradient, and adds weight decay to the gradient before momentum, as in the paper. 'adamw' is
     Adam with decoupled weight decay, for the algorithms that take any optimizer.
+
+  >>> import jax.numpy as jnp
+  >>> from vrl_jax.config import default_config
+  >>> config = default_config()
+  >>> config.update(learning_rate=0.5, weight_decay=0.1)
+  >>> sgd, x = inner_optimizer(config, steps=100), jnp.array([10.0])
+  >>> updates, _ = sgd.update(jnp.array([1.0]), sgd.init(x), x)
+  >>> updates.tolist()  # -0.5 (1 + 0.1 * 10)
+  [-1.0]
   """
   if config.optimizer not in OPTIMIZERS:
     raise UserError(f'optimizer={config.optimizer!r}, must be one of {", ".join(OPTIMIZERS)}')
@@ -60,5 +76,15 @@ def inner_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
 
 
 def clipping(config: Any) -> optax.GradientTransformation:
-  """Clips each worker's raw gradient to the norm `clip_norm`; not linear, so it precedes the algorithm."""
+  """Clips each worker's raw gradient to the norm `clip_norm`; not linear, so it precedes the algorithm.
+
+  >>> import jax.numpy as jnp
+  >>> from vrl_jax.config import default_config
+  >>> config = default_config()
+  >>> config.clip_norm = 1.0
+  >>> clip = clipping(config)
+  >>> gradient, _ = clip.update(jnp.array([3.0, 4.0]), clip.init(jnp.zeros(2)))
+  >>> [round(float(x), 4) for x in gradient]
+  [0.6, 0.8]
+  """
   return optax.clip_by_global_norm(config.clip_norm)

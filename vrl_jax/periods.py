@@ -19,12 +19,14 @@ class Periods(NamedTuple):
     first_period: the length of the first round.
     stages: (step, period) pairs in the order of the steps: rounds that start at or after the step have that period. A
       round keeps the length that it began with.
+    most: the longest period, if it follows the loss; else None.
   """
 
   steps: int
   period: int
   first_period: int
   stages: Stages = ()
+  most: int | None = None
 
   def length(self, step: int) -> int:
     """The length of the round that starts at `step`, which must be the start of one.
@@ -35,6 +37,14 @@ class Periods(NamedTuple):
     """
     planned = self.first_period if step == 0 else period_at(step, self.period, self.stages)
     return min(planned, self.steps - step)
+
+  def after(self, logged: Iterable[tuple[int, float]]) -> 'Periods':
+    """The rounds as far as a log tells: with `most` set, its (step, training loss) pairs make the stages.
+
+    >>> Periods(steps=10, period=2, first_period=2, most=8).after([(0, 4.0), (6, 1.0)]).stages
+    ((6, 4),)
+    """
+    return self if self.most is None else self._replace(stages=grown_by_loss(self.period, logged, self.most))
 
   def rounds(self, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yields (first step, length) of every round from `start` on.
@@ -94,19 +104,40 @@ def spans(period: int, first_period: int, stages: Stages = ()) -> Iterator[tuple
 
 
 def make_periods(
-  steps: int, period: int, first_period: int | None = None, stages: Iterable[tuple[int, int]] = ()
+  steps: int,
+  period: int,
+  first_period: int | None = None,
+  stages: Iterable[tuple[int, int]] = (),
+  most: int | None = None,
 ) -> Periods:
-  """Checks and completes the lengths; `first_period=None` is `period`, 1 makes VRL-SGD into VRL-SGD-W."""
+  """Checks and completes the lengths; `first_period=None` is `period`, 1 makes VRL-SGD into VRL-SGD-W.
+
+  >>> list(make_periods(steps=50, period=20, first_period=1).rounds())
+  [(0, 1), (1, 20), (21, 20), (41, 9)]
+  """
   stages = check_stages(stages)
+  if most is not None and stages:
+    raise UserError(f'max_period={most} lets the period follow the loss, period_stages={stages!r} fixes it: give one')
+  if most is not None and most < period:
+    raise UserError(f'max_period={most}, must be at least the period, {period}')
   first_period = period_at(0, period, stages) if first_period is None else first_period
   for name, value in (('steps', steps), ('period', period), ('first_period', first_period)):
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
       raise UserError(f'{name}={value!r}, must be a whole number of at least 1')
-  return Periods(steps, period, first_period, stages)
+  return Periods(steps, period, first_period, stages, most)
 
 
 def check_stages(stages: Iterable[tuple[int, int]]) -> Stages:
-  """The stages as tuples, or UserError if they are not (step, period) pairs of whole numbers with growing steps."""
+  """The stages as tuples, or UserError if they are not (step, period) pairs of whole numbers with growing steps.
+
+  >>> check_stages([[0, 5], [100, 20]])
+  ((0, 5), (100, 20))
+  >>> try:
+  ...   check_stages([(100, 20), (0, 5)])
+  ... except UserError as error:
+  ...   print(str(error).partition(', must be ')[2])
+  (step, period) pairs of whole numbers, the steps growing
+  """
   stages = tuple(map(tuple, stages))
   whole = lambda value, least: isinstance(value, int) and not isinstance(value, bool) and value >= least
   valid = all(len(stage) == 2 and whole(stage[0], 0) and whole(stage[1], 1) for stage in stages)
@@ -137,22 +168,33 @@ def stagewise(period: int, boundaries: Iterable[int], factor: float = 2.0) -> St
 
 
 def grown_by_loss(period: int, logged: Iterable[tuple[int, float]], most: int) -> Stages:
-  """Stages that follow what a run has logged: k·(F_0/F)^½ from each log point on, at most `most`.
+  """Stages that follow what a run has logged: k doubles when the loss has fallen to a quarter, again and again.
 
-  As the loss falls so do the gradients, and a longer round drifts as little. A function of the log alone: whoever
-  resumes from the same log gets the same rounds.
+  That is k·(F_0/F)^½ in powers of two, at least k and at most `most`, from each log point on; each period is a program
+  to compile, so there should be few. As the loss falls so do the gradients, and a longer round drifts as little. (For
+  Local SGD, whose error at the end grows with k, AdaComm shortens the period instead; VRL-SGD has no such error.) A
+  function of the log alone: whoever resumes from the same log gets the same rounds.
 
   Args:
     period: k.
     logged: (step, training loss) of every log point so far; the first is the start.
     most: the longest period.
 
-  >>> grown_by_loss(4, [(0, 2.0), (100, 1.0), (200, 2.5), (300, 0.125)], most=12)
-  ((100, 5), (200, 3), (300, 12))
+  >>> grown_by_loss(4, [(0, 2.0), (100, 0.6), (200, 0.5), (300, 0.4), (400, 0.01)], most=12)
+  ((200, 8), (400, 12))
+
+  References:
+    Wang and Joshi, `Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update SGD
+    <https://arxiv.org/abs/1810.08313>`_, 2018, for AdaComm
   """
-  (_, first), *rest = logged
-  grown = lambda loss: period * math.sqrt(first / loss) if 0 < loss < math.inf and first > 0 else period
-  return tuple((step, min(most, max(1, int(grown(loss))))) for step, loss in rest)
+  stages, current, first = [], period, None
+  for step, loss in logged:
+    first = loss if first is None else first
+    known = 0 < loss < math.inf and 0 < first < math.inf
+    wanted = min(most, period * 2 ** max(0, math.floor(math.log(first / loss, 4)))) if known else period
+    if wanted != current:
+      stages, current = [*stages, (step, wanted)], wanted
+  return tuple(stages)
 
 
 def auto_period(algorithm: str, *, steps: int, workers: int, identical_data: bool) -> int:

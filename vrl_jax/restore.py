@@ -15,10 +15,14 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from vrl_jax import hosts
+from vrl_jax.arrangement import Arrangement
 from vrl_jax.errors import DataError
 from vrl_jax.runfolder import differences
 
 FOLDER = 'checkpoints'
+ALONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
+"""For Orbax: of several processes the first works alone, and waits for no other."""
 
 
 class Restored(NamedTuple):
@@ -28,6 +32,9 @@ class Restored(NamedTuple):
     step: the step that the state had reached.
     state: NumPy leaves [N, ...].
     about: what was stored about it: `seconds`, `train_loss`, `time`, `config`, `leaves`.
+
+  >>> Restored(step=40, state={'x': np.zeros(8)}, about={'train_loss': 0.5}).about['train_loss']
+  0.5
   """
 
   step: int
@@ -36,17 +43,40 @@ class Restored(NamedTuple):
 
 
 class ForeignCheckpoint(DataError):
-  """A checkpoint that another config or another version of the code made."""
+  """A checkpoint that another config or another version of the code made.
+
+  >>> error = ForeignCheckpoint('runs/a: the checkpoint of step 40 is not of this run: period=5 there and 10 now')
+  >>> isinstance(error, DataError), error.exit_status
+  (True, 3)
+  """
 
 
 def stored_steps(workdir: pathlib.Path) -> list[int]:
-  """The steps that have a checkpoint, in order."""
+  """The steps that have a checkpoint, in order.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as workdir:
+  ...   for name in ('400', '80', '120.orbax-checkpoint-tmp'):  # the last was cut off
+  ...     pathlib.Path(workdir, FOLDER, name).mkdir(parents=True)
+  ...   stored_steps(pathlib.Path(workdir))
+  [80, 400]
+  """
   folder = workdir / FOLDER
   return sorted(int(path.name) for path in folder.glob('*') if path.name.isdigit()) if folder.is_dir() else []
 
 
 def read_about(workdir: pathlib.Path, step: int) -> dict[str, Any]:
-  """What was stored about a checkpoint; a DataError if it cannot be read."""
+  """What was stored about a checkpoint; a DataError if it cannot be read.
+
+  >>> import tempfile
+  >>> from vrl_jax.checkpoint import Checkpoints
+  >>> with tempfile.TemporaryDirectory() as workdir:
+  ...   with Checkpoints(pathlib.Path(workdir)) as checkpoints:
+  ...     checkpoints.save(40, {'x': np.zeros(8)}, {'train_loss': 0.5, 'seconds': 1.5, 'config': {'period': 5}})
+  ...   about = read_about(pathlib.Path(workdir), 40)
+  >>> about['train_loss'], about['config'], about['leaves'][0][:3]
+  (0.5, {'period': 5}, ['x', 'float64', [8]])
+  """
   try:
     about = ocp.JsonCheckpointHandler().restore(workdir.absolute() / FOLDER / str(step) / 'about')
     for name, kind in (('seconds', float), ('train_loss', float), ('time', float), ('config', dict), ('leaves', list)):
@@ -69,6 +99,16 @@ def read_state(workdir: pathlib.Path, step: int, template: Any, about: dict[str,
   Raises:
     DataError: it is damaged.
     ForeignCheckpoint: it is whole, and of another structure, shape or type.
+
+  >>> import tempfile
+  >>> from vrl_jax.checkpoint import Checkpoints
+  >>> state = {'x': np.arange(3.0)}
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   workdir = pathlib.Path(name)
+  ...   with Checkpoints(workdir) as checkpoints:
+  ...     checkpoints.save(40, state, {'train_loss': 0.5, 'seconds': 1.5, 'config': {}})
+  ...   read_state(workdir, 40, template=state, about=read_about(workdir, 40))
+  {'x': array([0., 1., 2.])}
   """
   expected = describe_leaves(template)
   for there, here in zip(about['leaves'], expected):
@@ -79,15 +119,29 @@ def read_state(workdir: pathlib.Path, step: int, template: Any, about: dict[str,
   zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
   hush_stragglers()
   try:
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=ALONE) as checkpointer:
       path = workdir.absolute() / FOLDER / str(step) / 'state'
-      state = checkpointer.restore(path, args=ocp.args.StandardRestore(zeros))
+      state = checkpointer.restore(path, args=ocp.args.StandardRestore(stored_form(zeros)))
+    if not isinstance(state, type(template)):
+      state = template._replace(**state)
     # Orbax neither compares shapes nor keeps checksums of the numbers.
     if describe_leaves(state, checksums=True) != about['leaves']:
       raise ValueError('checksums differ')
     return state
   except Exception as error:  # as above
     raise _damaged(workdir, step, error) from error
+
+
+def stored_form(state: Any) -> Any:
+  """What is stored of a state: all, but for a `WorkerState` without batch statistics its other parts, as ever.
+
+  >>> from vrl_jax.rounds import WorkerState
+  >>> stored_form(WorkerState(params=1.0, opt_state=(), step=2, loss_sum=3.0))
+  {'params': 1.0, 'opt_state': (), 'step': 2, 'loss_sum': 3.0}
+  """
+  if getattr(state, 'batch_stats', None) != ():
+    return state
+  return {name: part for name, part in state._asdict().items() if name != 'batch_stats'}
 
 
 def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any]) -> Restored | None:
@@ -102,6 +156,17 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
 
   Raises:
     DataError: there are checkpoints and none of them can be read, or one is of another config. Nothing has changed.
+
+  >>> import tempfile
+  >>> from vrl_jax.checkpoint import Checkpoints
+  >>> state, about = {'x': np.arange(3.0)}, {'train_loss': 0.5, 'seconds': 1.5, 'config': {'period': 5}}
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   workdir = pathlib.Path(name)
+  ...   with Checkpoints(workdir) as checkpoints:
+  ...     for step in (40, 80):
+  ...       checkpoints.save(step, state, about)
+  ...   restore_newest(workdir, template=state, config={'period': 5}).step
+  80
   """
   damaged = []
   for step in reversed(stored_steps(workdir)):
@@ -124,6 +189,25 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
   return None
 
 
+def restore_for_all(
+  workdir: pathlib.Path, template: Any, config: dict[str, Any], arrangement: Arrangement
+) -> Restored | None:
+  """As `restore_newest`, in a run of any number of processes: process 0 reads, and the others get it from there.
+
+  >>> import tempfile
+  >>> from vrl_jax.arrangement import arrange
+  >>> with tempfile.TemporaryDirectory() as workdir:
+  ...   print(restore_for_all(pathlib.Path(workdir), {'x': np.zeros(2)}, {}, arrange(workers=2, devices=1)))
+  None
+  """
+  found = restore_newest(workdir, template, config) if hosts.is_main() else None
+  facts = hosts.from_main(lambda: found and [found.step, found.about])
+  if facts is None:
+    return None
+  state = found.state if found else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
+  return Restored(facts[0], arrangement.from_main(state), facts[1])
+
+
 def describe_leaves(tree: Any, checksums: bool = False) -> list[list[Any]]:
   """Name, type and shape of every leaf, and the CRC-32 of its bytes if asked for; what JSON gives back unchanged.
 
@@ -132,13 +216,26 @@ def describe_leaves(tree: Any, checksums: bool = False) -> list[list[Any]]:
   """
   return [
     [jax.tree_util.keystr(path, simple=True, separator='/'), str(x.dtype), list(x.shape)]
-    + ([zlib.crc32(np.ascontiguousarray(x).reshape(-1).view(np.uint8))] if checksums else [])
+    + ([checksum(x)] if checksums else [])
     for path, x in jax.tree_util.tree_leaves_with_path(tree)
   ]
 
 
+def checksum(x: np.ndarray) -> int:
+  """The CRC-32 of an array's bytes.
+
+  >>> checksum(np.arange(3)) == checksum(np.array([0, 1, 2])), checksum(np.arange(3)) == checksum(np.array([0, 1, 3]))
+  (True, False)
+  """
+  return zlib.crc32(np.ascontiguousarray(x).reshape(-1).view(np.uint8))
+
+
 def reason(error: Exception) -> str:
-  """The first line of what Orbax or TensorStore say."""
+  """The first line of what Orbax or TensorStore say.
+
+  >>> reason(ValueError('NOT_FOUND: no such file\\nat tensorstore/kvstore.cc:12')), reason(KeyError())
+  ('NOT_FOUND: no such file', 'KeyError')
+  """
   lines = str(error).strip().splitlines()
   return textwrap.shorten(lines[0], 160, placeholder='…') if lines else type(error).__name__
 
@@ -149,6 +246,11 @@ def hush_stragglers() -> None:
 
   When one array cannot be read or written, Orbax closes its event loop while TensorStore is still at work on the
   others, and each of them then complains that it is closed.
+
+  >>> hush_stragglers()  # for the rest of the process
+  >>> hush_stragglers()  # a second call changes nothing
+  >>> hush_stragglers.cache_info().misses
+  1
   """
   before = sys.unraisablehook
 

@@ -6,21 +6,28 @@ import json
 import math
 import os
 import pathlib
+from collections.abc import Callable
 from typing import IO, Any
 
 import ml_collections
 
+from vrl_jax import hosts
 from vrl_jax.errors import DataError, UserError
 
 # Fields that say how a run is carried out and not what it computes: they may differ when it is resumed.
 HOW_NOT_WHAT = (
   *('devices', 'feed', 'checkpoint_every', 'checkpoint_minutes', 'data_dir'),
+  *('conv_form', 'unroll', 'workers_at_once', 'steps_per_dispatch'),
   *('compilation_cache', 'tensorboard', 'wandb'),
 )
 
 
 class StorageError(UserError):
-  """The run's folder can no longer be written."""
+  """The run's folder can no longer be written.
+
+  >>> StorageError('runs/a: cannot be written any more (No space left on device)').exit_status
+  5
+  """
 
   exit_status = 5
 
@@ -28,10 +35,22 @@ class StorageError(UserError):
 class RunFolder:
   """Opens the folder of one run; a context manager that holds its lock.
 
+  Of several processes only the first touches the folder, and tells the others what is in it.
+
   Attributes:
     path: the folder.
     config: the fields of the run's config, as JSON has them.
     summary: what summary.json holds, or None.
+
+  >>> import tempfile
+  >>> config = ml_collections.ConfigDict({'task': 'quadratic', 'period': 5})
+  >>> with tempfile.TemporaryDirectory() as workdir, RunFolder(workdir, config) as folder:
+  ...   folder.claim()
+  ...   folder.append_metrics([{'step': 5, 'train_loss': 0.5}, {'step': 10, 'train_loss': 0.25}])
+  ...   folder.keep_metrics_until(step=5, log_points=lambda step, lines: [5])
+  ...   sorted(os.listdir(workdir))
+  [{'step': 5, 'train_loss': 0.5}]
+  ['.lock', 'config.json', 'metrics.jsonl']
   """
 
   def __init__(self, workdir: str | os.PathLike, config: ml_collections.ConfigDict):
@@ -46,16 +65,21 @@ class RunFolder:
     """
     self.path = pathlib.Path(workdir)
     self.config = json.loads(config.to_json_best_effort())
+    self._made, self._lock = [], contextlib.nullcontext()
+    self.summary = hosts.from_main(lambda: self._open(config))
+
+  def _open(self, config):
     self._made = [path for path in (self.path, *self.path.parents) if not os.path.exists(path)]
     check_same_config(self.path, config)  # before there is so much as a lock in a folder that is not ours
     self._lock = lock(self.path)
     try:
       check_same_config(self.path, config)
-      self.summary = _read_summary(self.path / 'summary.json')
+      return _read_summary(self.path / 'summary.json')
     except BaseException:
       self.__exit__()
       raise
 
+  @hosts.main_only
   def claim(self) -> None:
     """Makes the folder this run's, once it is known that the run can start."""
     self.write_json('config.json', self.config)
@@ -72,34 +96,40 @@ class RunFolder:
         (self.path / '.lock').unlink()
         for path in self._made:
           path.rmdir()
-    self._lock.close()  # the lock goes with the file, and with the process if that dies
+    with self._lock:  # closes it: the lock goes with the file, and with the process if that dies
+      pass
 
   @property
   def shared(self) -> pathlib.Path:
     """Where runs of one sweep share what they have in common."""
     return self.path.parent if (self.path.parent / 'sweep.json').exists() else self.path
 
+  @hosts.main_only
   def write_json(self, name: str, content: Any) -> None:
     """Writes a file whole or not at all."""
     with self._told():
       replace_text(self.path / name, json.dumps(_plain(content), indent=2, ensure_ascii=False) + '\n')
 
+  @hosts.main_only
   def append_metrics(self, lines: list[dict[str, Any]]) -> None:
     """Adds lines to metrics.jsonl."""
     with self._told(), open(self.path / 'metrics.jsonl', 'a') as file:
       file.write(''.join(json.dumps(_plain(line)) + '\n' for line in lines))
 
+  @hosts.main_only
   def sync_metrics(self) -> None:
     """Makes sure that what was logged is on the disk, so that no checkpoint is ahead of it even if the power fails."""
     with self._told(), open(self.path / 'metrics.jsonl', 'a') as file:
       os.fsync(file.fileno())
 
-  def keep_metrics_until(self, step: int, log_points: list[int]) -> list[dict[str, Any]]:
+  def keep_metrics_until(
+    self, step: int, log_points: Callable[[int, list[dict[str, Any]]], list[int]]
+  ) -> list[dict[str, Any]]:
     """Drops what was logged after `step`: a resumed run logs it again.
 
     Args:
       step: the step that the run goes on from.
-      log_points: the steps up to `step` that must be there.
+      log_points: `(step, lines) -> steps`, the steps up to `step` that must be there; `lines` are those that are.
 
     Returns:
       The lines that are left.
@@ -107,6 +137,9 @@ class RunFolder:
     Raises:
       DataError: lines are damaged or missing; nothing has changed.
     """
+    return hosts.from_main(lambda: self._keep_metrics_until(step, log_points))
+
+  def _keep_metrics_until(self, step, log_points):
     path = self.path / 'metrics.jsonl'
     with self._told():
       text = path.read_text() if path.exists() else ''
@@ -119,8 +152,9 @@ class RunFolder:
       except (ValueError, KeyError, TypeError):
         raise DataError(f'{path}: line {number} is damaged: {line[:40]!r}; repair it to go on') from None
     steps = [fields['step'] for _, fields in kept]
-    if steps != log_points:
-      wrong = sorted(set(steps) ^ set(log_points)) or steps
+    expected = log_points(step, [fields for _, fields in kept])
+    if steps != expected:
+      wrong = sorted(set(steps) ^ set(expected)) or steps
       raise DataError(
         f'{path}: the lines up to step {step} are not those of the run, see step {wrong[0]}: restore them'
       )
@@ -140,7 +174,16 @@ class RunFolder:
 
 
 def lock(folder: pathlib.Path) -> IO[str]:
-  """Makes a folder and locks it until the result is closed, or the process dies however it does."""
+  """Makes a folder and locks it until the result is closed, or the process dies however it does.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name, lock(pathlib.Path(name)):
+  ...   try:
+  ...     lock(pathlib.Path(name))
+  ...   except UserError as error:
+  ...     print(str(error).removeprefix(name))
+  : another process is running in this folder; wait for it or stop it
+  """
   try:
     folder.mkdir(parents=True, exist_ok=True)
     while True:
@@ -158,7 +201,18 @@ def lock(folder: pathlib.Path) -> IO[str]:
 
 
 def check_same_config(folder: pathlib.Path, config: ml_collections.ConfigDict) -> None:
-  """Raises UserError if the folder holds a run of another config, or something else altogether."""
+  """Raises UserError if the folder holds a run of another config, or something else altogether.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   replace_text(pathlib.Path(name, 'config.json'), '{"period": 5}')
+  ...   check_same_config(pathlib.Path(name), ml_collections.ConfigDict({'period': 5}))
+  ...   try:
+  ...     check_same_config(pathlib.Path(name), ml_collections.ConfigDict({'period': 10}))
+  ...   except UserError as error:
+  ...     print(str(error).removeprefix(name))
+  : holds a run with another config: period=5 there and 10 now; choose another --workdir
+  """
   stored = _read_json(folder / 'config.json')
   if stored is None:
     if any(os.path.exists(folder / name) for name in ('metrics.jsonl', 'sweep.json')):
@@ -179,7 +233,16 @@ def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def replace_text(path: pathlib.Path, text: str) -> None:
-  """Writes a file whole or not at all."""
+  """Writes a file whole or not at all.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   path = pathlib.Path(name, 'summary.json')
+  ...   replace_text(path, 'old')
+  ...   replace_text(path, 'new')  # whoever reads meanwhile sees one or the other
+  ...   path.read_text(), os.listdir(name)
+  ('new', ['summary.json'])
+  """
   temporary = path.with_name(f'.{path.name}.tmp')
   with open(temporary, 'w') as file:
     file.write(text)

@@ -13,6 +13,10 @@ class Segment(NamedTuple):
   Attributes:
     plain: groups of rounds of equal length, as (first step, length, number of rounds).
     logged: (first step, length) of the measured round.
+
+  >>> segment = Segment(plain=[(0, 4, 2)], logged=(8, 4))  # two rounds of 4 steps, then one that is measured
+  >>> sum(segment.logged)  # the step at which its line is logged
+  12
   """
 
   plain: list[tuple[int, int, int]]
@@ -52,8 +56,29 @@ def _points(step, interval):
   return math.floor(step / interval + 1e-9)
 
 
+def steps_per_dispatch(most: int | None, on_device: bool) -> int:
+  """The most steps that one dispatch runs: 2,000 if the examples are on the devices, else those of one round.
+
+  Args:
+    most: a number to take instead; None chooses.
+    on_device: whether only indices travel; whole batches of many rounds would fill the memory.
+
+  >>> steps_per_dispatch(None, on_device=True), steps_per_dispatch(None, on_device=False)
+  (2000, 1)
+  """
+  return most or (2000 if on_device else 1)
+
+
 class Pacer:
-  """Chooses how many rounds to dispatch at once: enough to hide the dispatch, few enough to stay responsive."""
+  """Chooses how many rounds to dispatch at once: enough to hide the dispatch, few enough to stay responsive.
+
+  >>> pacer = Pacer(capacity=64, seconds=0.5)
+  >>> pacer.rounds(remaining=100)  # nothing is known yet
+  1
+  >>> pacer.note(rounds=1, seconds=0.02)
+  >>> pacer.rounds(remaining=100), pacer.rounds(remaining=7)
+  (25, 7)
+  """
 
   def __init__(self, capacity: int, seconds: float = 0.5):
     """Takes the most rounds of one dispatch and the time that it should last."""

@@ -15,6 +15,9 @@ class Interrupted(KeyboardInterrupt):
   """The run was stopped by a signal; the same call goes on where it stopped.
 
   No `Exception`, so that nobody takes it for a file that cannot be read and tries the next.
+
+  >>> Interrupted('stopped by SIGTERM', signal.SIGTERM).exit_status
+  143
   """
 
   def __init__(self, message: str, signum: int):
@@ -29,6 +32,15 @@ class StopRequest:
 
   Attributes:
     signum: the first that came, or None.
+
+  >>> try:
+  ...   with stop_requests() as request, request.deferred():
+  ...     signal.raise_signal(signal.SIGTERM)
+  ...     print(f'{request.name} has come; the round goes on to its end')
+  ... except Interrupted as error:
+  ...   print(error)
+  SIGTERM has come; the round goes on to its end
+  stopped by SIGTERM
   """
 
   def __init__(self):
@@ -76,7 +88,15 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-  """While active, SIGTERM and SIGINT raise Interrupted, or are put off (see `StopRequest.deferred`)."""
+  """While active, SIGTERM and SIGINT raise Interrupted, or are put off (see `StopRequest.deferred`).
+
+  >>> try:
+  ...   with stop_requests():
+  ...     signal.raise_signal(signal.SIGTERM)
+  ... except Interrupted as error:
+  ...   print(error, 'at once')
+  stopped by SIGTERM at once
+  """
   request = StopRequest()
   if threading.current_thread() is not threading.main_thread():
     yield request  # only the main thread may handle signals
@@ -97,6 +117,13 @@ def exit_at_second_interrupt(message: str) -> Iterator[None]:
 
   Python runs signal handlers only between bytecodes of the main thread, so a long compilation or round would hold them
   up; the wake-up descriptor is written to at once, and a thread listens to it.
+
+  >>> with exit_at_second_interrupt('stopped at once'), stop_requests() as request:
+  ...   try:
+  ...     signal.raise_signal(signal.SIGINT)  # the first: the run stops in good order
+  ...   except Interrupted as error:
+  ...     print(error)
+  stopped by SIGINT
   """
   global _watching
   if threading.current_thread() is not threading.main_thread():

@@ -1,5 +1,6 @@
 """Several runs that differ in a few fields, compared at the end."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -10,13 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import ml_collections
 
-from vrl_jax import report
+from vrl_jax import agreement, hosts, report
 from vrl_jax.config import validate
 from vrl_jax.errors import UserError
 from vrl_jax.runfolder import check_same_config, lock, replace_text
 from vrl_jax.train import Diverged, train_and_evaluate
 
-_OF_THE_SWEEP = ('sweep', 'seeds', 'figure', 'title')
+_OF_THE_SWEEP = ('sweep', 'seeds', 'figure', 'title', 'may_diverge')
 
 
 class SweepResult(NamedTuple):
@@ -25,6 +26,9 @@ class SweepResult(NamedTuple):
   Attributes:
     files: of the report.
     diverged: the names of the runs that did.
+
+  >>> SweepResult({'report': pathlib.Path('runs/demo/report.html')}, diverged=['Local SGD, k=100']).diverged
+  ['Local SGD, k=100']
   """
 
   files: dict[str, pathlib.Path]
@@ -35,7 +39,7 @@ def run_sweep(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> 
   """Runs every entry of `config.sweep`, with each of `config.seeds`, into a sub-folder; then a table and a report.
 
   Finished runs are not run again, so the same command goes on where it was stopped. A run that diverges is noted and
-  the others go on; launch.py then ends with status 4.
+  the others go on; launch.py then ends with status 4, unless the config's `may_diverge` says that it is a result.
 
   Args:
     config: a whole config with `sweep`, a tuple of dicts: `name`, and the fields that this run has otherwise; or with
@@ -48,16 +52,28 @@ def run_sweep(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> 
 
   Raises:
     UserError: before anything is written, if an entry is wrong or the folder holds runs of other configs.
+
+  >>> import contextlib, io, tempfile
+  >>> from vrl_jax.config_files import load_config
+  >>> config = load_config('quadratic')
+  >>> config.log_every_step = False
+  >>> config.steps, config.sweep = 40, ({'name': 'S-SGD', 'algorithm': 's_sgd'}, {'name': 'VRL-SGD'})
+  >>> with tempfile.TemporaryDirectory() as workdir, contextlib.redirect_stdout(io.StringIO()):
+  ...   result = run_sweep(config, workdir)
+  >>> sorted(result.files), result.diverged
+  (['consensus', 'distance', 'loss', 'report', 'variance'], [])
   """
   folder = pathlib.Path(workdir)
+  agreement.require_same(agreement.run_fields(config))
   runs = sweep_runs(config)
   for name, run_config in runs:
     _named(name, validate, run_config)
-    check_same_config(folder / name, run_config)
-  if (folder / 'config.json').exists():
+    if hosts.is_main():
+      check_same_config(folder / name, run_config)
+  if hosts.is_main() and (folder / 'config.json').exists():
     raise UserError(f'{folder}: holds a single run; choose another --workdir for the sweep')
-  diverged = []
-  with lock(folder):
+  diverged, files = [], {}
+  with lock(folder) if hosts.is_main() else contextlib.nullcontext():
     _write_index(config, folder)
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
@@ -67,8 +83,9 @@ def run_sweep(config: ml_collections.ConfigDict, workdir: str | os.PathLike) -> 
         print(error)
         diverged.append(name)
       jax.clear_caches()  # a process may hold only so many compiled programs, and the next run has its own
-    files = report.write_report(folder)
-  print(report.comparison_table(report.read_sweep(folder)))
+    if hosts.is_main():
+      files = report.write_report(folder)
+      print(report.comparison_table(report.read_sweep(folder)))
   for name, path in files.items():
     print(f'{name}: {path}')
   return SweepResult(files, diverged)
@@ -82,7 +99,16 @@ def _named(name, check, *args):
 
 
 def is_sweep(config: ml_collections.ConfigDict) -> bool:
-  """Whether the config describes several runs."""
+  """Whether the config describes several runs.
+
+  >>> from vrl_jax.config import default_config
+  >>> config = default_config()
+  >>> is_sweep(config)
+  False
+  >>> config.seeds = (0, 1, 2)
+  >>> is_sweep(config)
+  True
+  """
   return bool(config.get('sweep') or config.get('seeds'))
 
 
@@ -108,7 +134,14 @@ def sweep_entries(config: ml_collections.ConfigDict) -> list[dict[str, Any]]:
 
 
 def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collections.ConfigDict]]:
-  """The (name, config) of every run of the sweep."""
+  """The (name, config) of every run of the sweep.
+
+  >>> from vrl_jax.config import default_config
+  >>> config = default_config()
+  >>> config.seeds = (0, 1)
+  >>> [(name, run.seed) for name, run in sweep_runs(config)]
+  [('vrl_sgd, seed=0', 0), ('vrl_sgd, seed=1', 1)]
+  """
   runs = []
   for overrides in sweep_entries(config):
     name = overrides.pop('name', None)
@@ -132,6 +165,7 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
   return runs
 
 
+@hosts.main_only
 def _write_index(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
   index: dict[str, Any] = {
     'title': config.get('title', config.task),

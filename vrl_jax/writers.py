@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_collections
 
+from vrl_jax import hosts
 from vrl_jax.errors import UserError
 
 Write = Callable[[dict[str, Any]], None]
@@ -19,7 +20,15 @@ _PACKAGES = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}
 
 
 def require_packages(config: ml_collections.ConfigDict) -> None:
-  """Raises UserError if the config asks for a writer whose package is not installed."""
+  """Raises UserError if the config asks for a writer whose package is not installed.
+
+  >>> require_packages(ml_collections.ConfigDict({'tensorboard': False, 'wandb': False}))  # asks for neither
+  >>> if importlib.util.find_spec('wandb') is None:
+  ...   try:
+  ...     require_packages(ml_collections.ConfigDict({'wandb': True}))
+  ...   except UserError as error:
+  ...     assert str(error) == 'wandb=True needs the package wandb: pip install wandb'
+  """
   for field, package in _PACKAGES.items():
     if config.get(field) and importlib.util.find_spec(package) is None:
       raise UserError(f'{field}=True needs the package {package}: pip install {package}')
@@ -36,9 +45,17 @@ def open_writers(config: ml_collections.ConfigDict, workdir: pathlib.Path, lines
 
   Yields:
     A function that takes a log line and writes its numbers.
+
+  >>> import tempfile
+  >>> config = ml_collections.ConfigDict({'tensorboard': importlib.util.find_spec('tensorboardX') is not None})
+  >>> with tempfile.TemporaryDirectory() as name, open_writers(config, pathlib.Path(name), lines=[]) as write:
+  ...   write({'step': 10, 'train_loss': 0.25})
+  ...   config.tensorboard == any(pathlib.Path(name).rglob('events.out.tfevents.*'))
+  True
   """
   with contextlib.ExitStack() as stack:
-    writers = [stack.enter_context(opened(config, workdir)) for name, opened in _WRITERS.items() if config.get(name)]
+    wanted = [opened for name, opened in _WRITERS.items() if config.get(name) and hosts.is_main()]
+    writers = [stack.enter_context(opened(config, workdir)) for opened in wanted]
 
     def write(line: dict[str, Any]) -> None:
       numbers = {name: value for name, value in line.items() if isinstance(value, int | float) and name != 'step'}

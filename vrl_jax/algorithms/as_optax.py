@@ -19,6 +19,12 @@ class AsOptaxState(NamedTuple):
     step: int32 scalar, the number of updates so far; the same on every worker.
     due: int32 scalar, the step that ends the present period; the same on every worker.
     algorithm: the algorithm's state.
+
+  >>> import vrl_jax
+  >>> tx = as_optax(vrl_jax.local_sgd(optax.sgd(0.1)), period=4)
+  >>> state = tx.init(jnp.zeros(3))
+  >>> int(state.step), int(state.due)
+  (0, 4)
   """
 
   step: jax.Array

@@ -10,7 +10,15 @@ BUFFERS = ('keep', 'mean', 'reset')
 
 
 def check_buffers(buffers: str) -> str:
-  """Returns `buffers` if it is one of `BUFFERS`, else raises ValueError."""
+  """Returns `buffers` if it is one of `BUFFERS`, else raises ValueError.
+
+  >>> check_buffers('mean')
+  'mean'
+  >>> check_buffers('sum')
+  Traceback (most recent call last):
+    ...
+  ValueError: buffers='sum', must be one of keep, mean, reset
+  """
   if buffers not in BUFFERS:
     raise ValueError(f'buffers={buffers!r}, must be one of {", ".join(BUFFERS)}')
   return buffers
@@ -30,6 +38,16 @@ def communicate_buffers(
     params: the parameters after the communication.
     state: the inner optimizer's state.
     axis_name: the workers' axis.
+
+  >>> sgd = optax.sgd(0.1, momentum=0.9)
+  >>> state = jax.vmap(sgd.init)(jnp.zeros(2))  # two workers
+  >>> _, state = jax.vmap(sgd.update)(jnp.array([1.0, 3.0]), state)
+  >>> for buffers in BUFFERS:
+  ...   after = jax.vmap(lambda s: communicate_buffers(buffers, sgd, jnp.zeros(()), s, 'w'), axis_name='w')(state)
+  ...   print(buffers, after[0].trace.tolist())
+  keep [1.0, 3.0]
+  mean [2.0, 2.0]
+  reset [0.0, 0.0]
   """
   if buffers == 'keep':
     return state
@@ -39,7 +57,15 @@ def communicate_buffers(
 
 
 def with_buffers_of(inner: optax.GradientTransformation, buffers: State, rest: State) -> State:
-  """The parameter-like leaves of one inner state with everything else (counters, hyperparameters) of another."""
+  """The parameter-like leaves of one inner state with everything else (counters, hyperparameters) of another.
+
+  >>> sgd = optax.sgd(optax.linear_schedule(1.0, 0.0, 10), momentum=0.9)
+  >>> fresh = sgd.init(jnp.zeros(2))
+  >>> _, used = sgd.update(jnp.ones(2), fresh)
+  >>> momentum, schedule = with_buffers_of(sgd, buffers=fresh, rest=used)
+  >>> momentum.trace.tolist(), int(schedule.count)  # momentum as at the start, the counter of the one that ran
+  ([0.0, 0.0], 1)
+  """
   is_buffer = optax.tree_utils.tree_map_params(inner, lambda _: True, buffers, transform_non_params=lambda _: False)
   # The probe is wider than narrow parameters and so are its hyperparameters; a state must keep its dtypes.
   return jax.tree.map(lambda mine, b, r: b if mine else jnp.asarray(r, b.dtype), is_buffer, buffers, rest)

@@ -23,6 +23,10 @@ class CoCoDSGDState(NamedTuple):
   Attributes:
     inner: the inner optimizer's state, each worker's own.
     start: x_i at the start of the period, each worker's own.
+
+  >>> import jax.numpy as jnp
+  >>> cocod_sgd(optax.sgd(0.1)).init(jnp.ones(2)).start.tolist()
+  [1.0, 1.0]
   """
 
   inner: State

@@ -28,6 +28,10 @@ class PreviousState(NamedTuple):
     inner: the inner optimizer's state, each worker's own.
     params: x_i before the last step, each worker's own.
     updates: what the inner optimizer proposed in the last step, each worker's own.
+
+  >>> state = d2(optax.sgd(0.1)).init(jnp.ones(2))
+  >>> state.params.tolist(), state.updates.tolist()
+  ([1.0, 1.0], [0.0, 0.0])
   """
 
   inner: State

@@ -27,6 +27,10 @@ class EASGDState(NamedTuple):
   Attributes:
     inner: the inner optimizer's state, each worker's own.
     centre: the centre c, the same on every worker; at least float32.
+
+  >>> import jax.numpy as jnp
+  >>> easgd(optax.sgd(0.1)).init(jnp.ones(2)).centre.tolist()  # starts where the workers do
+  [1.0, 1.0]
   """
 
   inner: State

@@ -16,6 +16,9 @@ class SkipState(NamedTuple):
   Attributes:
     inner: the wrapped transform's state, each worker's own.
     skipped: int32 scalar, the steps that were skipped; the same on every worker.
+
+  >>> int(skip_if_any_not_finite(optax.sgd(0.1)).init(jnp.zeros(2)).skipped)
+  0
   """
 
   inner: State

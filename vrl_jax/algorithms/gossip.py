@@ -10,7 +10,15 @@ MIXINGS = ('ring', 'complete')
 
 
 def check_mixing(mixing: str) -> str:
-  """Returns `mixing` if it is one of `MIXINGS`, else raises ValueError."""
+  """Returns `mixing` if it is one of `MIXINGS`, else raises ValueError.
+
+  >>> check_mixing('ring')
+  'ring'
+  >>> check_mixing('star')
+  Traceback (most recent call last):
+    ...
+  ValueError: mixing='star', must be one of ring, complete
+  """
   if mixing not in MIXINGS:
     raise ValueError(f'mixing={mixing!r}, must be one of {", ".join(MIXINGS)}')
   return mixing
@@ -38,6 +46,9 @@ def shift(tree: Params, by: int, axis_name: AxisName) -> Params:
 
   Of several axes the last varies fastest, as in `lax.axis_index`. JAX permutes along one axis at a time: the workers
   shift along the last axis, and the one at its edge takes its value from the next ring of the axes before it.
+
+  >>> jax.vmap(lambda x: shift(x, 1, 'w'), axis_name='w')(jnp.array([0.0, 1.0, 2.0, 3.0])).tolist()
+  [3.0, 0.0, 1.0, 2.0]
   """
   names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
   sizes = [lax.psum(1, name) for name in names]

@@ -6,6 +6,10 @@ import optax
 
 from vrl_jax.algorithms.base import Params, State
 
+_NOISE_ADVICE = (
+  'Put noise before Δ, on the raw gradient: precede(optax.add_noise(0.01, 0.5, key), vrl_sgd(optax.sgd(0.1))); '
+  'assume_linear=True skips this check'
+)
 _ADVICE = (
   'Put clipping before Δ, on the raw gradient: precede(optax.clip_by_global_norm(1.0), vrl_sgd(optax.sgd(0.1))); give '
   'Adam and its like to vrl_adaptive(optax.adam(0.001)). Linear ones are sgd, momentum, Nesterov, schedules, weight '
@@ -23,6 +27,15 @@ def require_linear(inner: optax.GradientTransformation, params: Params, state: S
     inner: the inner optimizer.
     params: parameters of any size, as zeros.
     state: `inner.init(params)`.
+
+  >>> x = jnp.zeros(2)
+  >>> sgd, clipped = optax.sgd(0.1, momentum=0.9), optax.chain(optax.clip(1.0), optax.sgd(0.1))
+  >>> require_linear(sgd, x, sgd.init(x))
+  >>> try:
+  ...   require_linear(clipped, x, clipped.init(x))
+  ... except ValueError as error:
+  ...   print(str(error)[:64])
+  the inner optimizer cannot stand behind Δ: it is not linear. Put
   """
 
   def step(grads):
@@ -39,3 +52,16 @@ def require_linear(inner: optax.GradientTransformation, params: Params, state: S
     jax.eval_shape(lambda grads, outputs: jax.linear_transpose(step, grads)(outputs), params, outputs)
   except Exception as error:  # JAX has no one type for "cannot be transposed"
     raise ValueError(f'{refusal}it is not linear. {_ADVICE}') from error
+  if _moves_by_itself(inner, params):
+    raise ValueError(f'{refusal}it moves the model without a gradient, as added noise does. {_NOISE_ADVICE}')
+
+
+def _moves_by_itself(inner, params):
+  """Whether a gradient of zero moves parameters of zero: JAX transposes what has a constant beside its linear part."""
+  try:
+    with jax.ensure_compile_time_eval():  # also where the caller is traced
+      zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
+      updates, _ = inner.update(zeros, inner.init(zeros), zeros)
+      return any(bool(jnp.any(u != 0)) for u in jax.tree.leaves(updates))
+  except jax.errors.ConcretizationTypeError:  # a hyperparameter is traced itself, and its value not known yet
+    return False

@@ -17,6 +17,9 @@ class OuterState(NamedTuple):
     algorithm: the wrapped algorithm's state.
     outer: the outer optimizer's state, the same on every worker.
     start: the model at the start of the period, the same on every worker.
+
+  >>> diloco(optax.adamw(0.1)).init(jnp.ones(2)).start.tolist()
+  [1.0, 1.0]
   """
 
   algorithm: State

@@ -17,7 +17,11 @@ from vrl_jax.algorithms.buffers import with_buffers_of
 
 
 def probe_leaves(params: Params, value: float) -> Params:
-  """One number per leaf, at least float32; the rank is kept because masks and labels look at it."""
+  """One number per leaf, at least float32; the rank is kept because masks and labels look at it.
+
+  >>> probe_leaves({'kernel': jnp.zeros((5, 3)), 'bias': jnp.zeros(3, jnp.bfloat16)}, 1.0)
+  {'bias': Array([1.], dtype=float32), 'kernel': Array([[1.]], dtype=float32)}
+  """
   return jax.tree.map(lambda x: jnp.full((1,) * x.ndim, value, wide_dtype(x)), params)
 
 
@@ -36,6 +40,16 @@ def probe_step(
 
   Returns:
     How far this step moves against a gradient of 1, one number per leaf, and the probe's new state.
+
+  >>> sgd = optax.with_extra_args_support(optax.sgd(0.5, momentum=0.5))
+  >>> params = jnp.zeros(3)
+  >>> state, probe = sgd.init(params), sgd.init(probe_leaves(params, 0.0))
+  >>> for _ in range(3):  # 0.5, then 0.5 (1 + 0.5), then 0.5 (1 + 0.5 + 0.25)
+  ...   moved, probe = probe_step(sgd, state, probe, grads=params, extra_args={})
+  ...   print(moved.tolist())
+  [0.5]
+  [0.75]
+  [0.875]
   """
   probe = with_buffers_of(inner, probe, inner_state)
   # Zero parameters: weight decay is part of the gradient, not of the response to it.
@@ -44,10 +58,22 @@ def probe_step(
 
 
 def probe_at_rest(inner: optax.GradientTransformation, params: Params, probe: State) -> State:
-  """The probe's state with its buffers as at the start; counters go on."""
+  """The probe's state with its buffers as at the start; counters go on.
+
+  >>> sgd = optax.sgd(optax.linear_schedule(1.0, 0.0, 10), momentum=0.5)
+  >>> probe = sgd.init(probe_leaves(jnp.zeros(3), 0.0))
+  >>> _, probe = sgd.update(jnp.ones(1), probe)
+  >>> rested = probe_at_rest(sgd, jnp.zeros(3), probe)
+  >>> rested[0].trace.tolist(), int(rested[1].count)
+  ([0.0], 1)
+  """
   return with_buffers_of(inner, inner.init(probe_leaves(params, 0)), probe)
 
 
 def over_response(moved: jax.Array, response: jax.Array) -> jax.Array:
-  """`moved / response`, and 0 where the response is 0: a schedule that starts at 0 has moved nothing."""
+  """`moved / response`, and 0 where the response is 0: a schedule that starts at 0 has moved nothing.
+
+  >>> over_response(jnp.array([6.0, 0.0]), jnp.array([2.0, 0.0])).tolist()
+  [3.0, 0.0]
+  """
   return jnp.where(response != 0, moved / jnp.where(response != 0, response, 1), 0)

@@ -23,6 +23,10 @@ class ScaffoldState(NamedTuple):
     probe: the state of the inner optimizer that sees the constant gradient 1; the same on every worker.
     response: how far the probe has moved in this round; the same on every worker.
     round: int32 scalar, the rounds so far; the same on every worker.
+
+  >>> state = scaffold(optax.sgd(0.1)).init(jnp.ones(2))
+  >>> state.own.tolist(), state.mean.tolist()
+  ([0.0, 0.0], [0.0, 0.0])
   """
 
   inner: State

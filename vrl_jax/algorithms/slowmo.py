@@ -20,6 +20,10 @@ class SlowMoState(NamedTuple):
     start: the model at the start of the period, the same on every worker.
     probe: the state of the inner optimizer that sees the constant gradient 1; the same on every worker.
     response: how far the probe has moved in this period; the same on every worker.
+
+  >>> state = slowmo(optax.sgd(0.1)).init(jnp.ones(2))
+  >>> state.slow.tolist(), state.start.tolist()
+  ([0.0, 0.0], [1.0, 1.0])
   """
 
   inner: State

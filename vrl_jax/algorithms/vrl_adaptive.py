@@ -18,6 +18,10 @@ class VRLAdaptiveState(NamedTuple):
     delta: Δ_i, each worker's own, like the parameters but at least float32; sums to zero over the workers.
     gradients: the sum of this period's gradients, each worker's own, like `delta`.
     count: int32 scalar, how many they are; the same on every worker.
+
+  >>> state = vrl_adaptive(optax.adam(0.1)).init(jnp.ones(2))
+  >>> state.delta.tolist(), int(state.count)
+  ([0.0, 0.0], 0)
   """
 
   inner: State
@@ -45,8 +49,9 @@ def vrl_adaptive(
   Why Δ stands before the preconditioner: at the optimum the corrected gradients of all workers are then the same, so
   their second moments agree and the models stay there. A Δ after it, on Adam's direction, is
   `precede(optax.scale_by_adam(), vrl_sgd(optax.sgd(γ)))`. It sends one vector, but each worker still divides by the
-  size of its own gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`, and lands where
-  local Adam does. On eight heterogeneous quadratics, k = 10, both were 0.49 off; this one reaches the optimum.
+  size of its own gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`. On eight
+  heterogeneous quadratics (`tests/test_vrl_adaptive.py`, k = 10, 150 rounds) local Adam ended 0.42 from the optimum in
+  its worst coordinate, a Δ after Adam 0.48, and this one 2e-12.
 
   Args:
     inner: any optax optimizer; weight decay that is not part of the gradient (AdamW) is fine.

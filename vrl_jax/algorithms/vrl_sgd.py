@@ -21,6 +21,10 @@ class VRLSGDState(NamedTuple):
     probe: the state of the inner optimizer that sees the constant gradient 1, one number per leaf; the same on every
       worker.
     response: how far the probe has moved since the last communication, one number per leaf; the same on every worker.
+
+  >>> state = vrl_sgd(optax.sgd(0.1)).init({'kernel': jnp.ones((2, 2))})
+  >>> state.delta['kernel'].tolist(), state.response['kernel'].shape  # Δ = 0; one number for the leaf
+  ([[0.0, 0.0], [0.0, 0.0]], (1, 1))
   """
 
   inner: State

@@ -18,7 +18,13 @@ _CHUNK = 1 << 20
 
 
 class Archive(NamedTuple):
-  """A file on the network, with its size in bytes and SHA-256."""
+  """A file on the network, with its size in bytes and SHA-256.
+
+  >>> Archive('https://example.org/data/train.csv.gz', size=1234, sha256='…').name
+  'train.csv.gz'
+  >>> sum(archive.size for archive in MNIST)
+  11594722
+  """
 
   url: str
   size: int
@@ -70,6 +76,15 @@ def fetch(archive: Archive, folder: str | os.PathLike, *, timeout: float = 1800)
 
   Raises:
     DataError: it could not be downloaded, or is not the file that it should be; says how to get it by hand.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   original = pathlib.Path(folder, 'labels.txt')
+  ...   _ = original.write_bytes(b'0 1 2')
+  ...   archive = Archive(original.as_uri(), 5, hashlib.sha256(b'0 1 2').hexdigest())
+  ...   fetched = fetch(archive, pathlib.Path(folder, 'downloads'))
+  ...   fetched.name, fetched.read_bytes()
+  ('labels.txt', b'0 1 2')
   """
   path = pathlib.Path(folder) / archive.name
   if path.is_file():

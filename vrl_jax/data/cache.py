@@ -24,7 +24,13 @@ _FINGERPRINT = 'fingerprint'
 
 
 def cache_dir() -> pathlib.Path:
-  """The folder of the cache; it need not exist."""
+  """The folder of the cache; it need not exist.
+
+  >>> from unittest import mock
+  >>> with mock.patch.dict(os.environ, VRL_JAX_CACHE='/scratch/cache'):
+  ...   print(cache_dir())
+  /scratch/cache
+  """
   if chosen := os.environ.get('VRL_JAX_CACHE'):
     return pathlib.Path(chosen).expanduser()
   return pathlib.Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser() / 'vrl_jax'
@@ -46,6 +52,19 @@ def cached(
     build: reads the sources and returns arrays (no objects) by name.
     sources: the files that the result depends on.
     settings: what else it depends on; plain values.
+
+  >>> from unittest import mock
+  >>> def build():
+  ...   print('reading the source')
+  ...   return {'x': np.loadtxt(source)}
+  >>> with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, VRL_JAX_CACHE=folder):
+  ...   source = pathlib.Path(folder, 'numbers.txt')
+  ...   _ = source.write_text('1 2 3')
+  ...   for _ in range(2):
+  ...     print(cached('numbers', build, sources=[source])['x'])
+  reading the source
+  [1. 2. 3.]
+  [1. 2. 3.]
   """
   paths = [os.path.realpath(source) for source in sources]
   identity = json.dumps([paths, dict(settings or {})], sort_keys=True)

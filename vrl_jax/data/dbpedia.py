@@ -20,7 +20,12 @@ _TFDS_NAME = 'dbpedia14'
 
 
 class Texts(NamedTuple):
-  """The rows of both splits, from the beginning at each call, and the files that they come from."""
+  """The rows of both splits, from the beginning at each call, and the files that they come from.
+
+  >>> texts = Texts(train=lambda: iter([Row(9, 'Felis', 'a genus of cats')]), test=lambda: iter([]), sources=[])
+  >>> [CLASS_NAMES[row.label] for row in texts.train()]
+  ['Animal']
+  """
 
   train: Callable[[], Iterator[Row]]
   test: Callable[[], Iterator[Row]]
@@ -35,6 +40,13 @@ def open_dbpedia(data_dir: str | os.PathLike | None = None) -> Texts:
 
   Raises:
     DataError: it is not there.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for split in ('train', 'test'):
+  ...     _ = pathlib.Path(folder, f'{split}.csv').write_text('10,"Felis"," a genus of cats"\\n')
+  ...   next(open_dbpedia(folder).train())
+  Row(label=9, title='Felis', text=' a genus of cats')
   """
   if found := files.find_together(data_dir, FOLDER, ['train.csv', 'test.csv']):
     return Texts(lambda: read_rows(found[0]), lambda: read_rows(found[1]), found)
@@ -72,6 +84,17 @@ def load_dbpedia(
   Raises:
     DataError: DBPedia-14 or GloVe is not there, or a file is damaged.
     UserError: `length` is not positive.
+
+  >>> import tempfile
+  >>> from unittest import mock
+  >>> with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, VRL_JAX_CACHE=folder):
+  ...   vector = ' '.join(['0.5'] * 50)
+  ...   _ = pathlib.Path(folder, 'glove.6B.50d.txt').write_text(f'a {vector}\\ncats {vector}\\nof {vector}\\n')
+  ...   for split in ('train', 'test'):
+  ...     _ = pathlib.Path(folder, f'{split}.csv').write_text('10,"Felis"," a genus of Cats"\\n')
+  ...   splits, table = load_dbpedia(folder, lowercase=True, length=5)
+  >>> splits.train['tokens'], splits.train['label'], table.shape
+  (array([[1, 3, 2, 0, 0]], dtype=int32), array([9], dtype=int32), (4, 50))
   """
   if length < 1:
     raise UserError(f'length={length}, must be at least 1')

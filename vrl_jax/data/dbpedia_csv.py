@@ -29,7 +29,11 @@ _LABELS = {str(number): number - 1 for number in range(1, len(CLASS_NAMES) + 1)}
 
 
 class Row(NamedTuple):
-  """An example: its label (0 to 13; the file counts from 1), title (may be empty) and text."""
+  """An example: its label (0 to 13; the file counts from 1), title (may be empty) and text.
+
+  >>> CLASS_NAMES[Row(label=9, title='Felis', text=' a genus of cats').label]
+  'Animal'
+  """
 
   label: int
   title: str
@@ -37,7 +41,15 @@ class Row(NamedTuple):
 
 
 def read_rows(path: str | os.PathLike) -> Iterator[Row]:
-  """Reads `train.csv` or `test.csv`, packed with gzip or not; raises DataError as `parse_rows` does."""
+  """Reads `train.csv` or `test.csv`, packed with gzip or not; raises DataError as `parse_rows` does.
+
+  >>> import gzip, pathlib, tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'train.csv')
+  ...   _ = path.write_bytes(gzip.compress(b'10,"Felis"," a genus of cats"\\n'))
+  ...   list(read_rows(path))
+  [Row(label=9, title='Felis', text=' a genus of cats')]
+  """
   with files.opened(path) as stream:
     yield from parse_rows(stream, path)
 
@@ -55,6 +67,15 @@ def parse_rows(stream: BinaryIO, path: str | os.PathLike) -> Iterator[Row]:
   Raises:
     DataError: a row has not three columns, a class is not in 1..14, the quotes or the encoding are wrong, or there is
       no row; names the line.
+
+  >>> import io
+  >>> list(parse_rows(io.BytesIO(b'12,"Hunting High and Low"," the ""debut"" of a-ha"\\n'), 'train.csv'))
+  [Row(label=11, title='Hunting High and Low', text=' the "debut" of a-ha')]
+  >>> try:
+  ...   list(parse_rows(io.BytesIO(b'15,"title","text"\\n'), 'train.csv'))
+  ... except DataError as error:
+  ...   print(str(error)[:46])
+  train.csv, line 1: class '15' is not in 1..14:
   """
   lines = (files.decode(line, path, number) for number, line in enumerate(stream, 1))
   reader = csv.reader(lines, strict=True)

@@ -1,5 +1,6 @@
 """How examples reach the workers: data that fits lives on the devices and only indices travel, the rest is host-fed."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from vrl_jax import hosts
 from vrl_jax.arrangement import Arrangement
 from vrl_jax.data.stream import IndexStream
 from vrl_jax.errors import UserError
@@ -25,6 +27,12 @@ class EvalPart(NamedTuple):
     indices: int32 [D, chunk count, chunk], which of them each device evaluates.
     weight: float32 like `indices`: 1, or 0 for padding.
     by_worker: whether `data` is [D, N/D, examples, ...]; indices then count through the workers.
+
+  >>> import jax.numpy as jnp
+  >>> indices, weight = jnp.array([[[0, 1], [2, 0]]]), jnp.array([[[1.0, 1.0], [1.0, 0.0]]])
+  >>> part = EvalPart({'x': jnp.array([[5.0, 6.0, 7.0]])}, indices, weight)
+  >>> float((part.data['x'][0][part.indices[0]] * part.weight[0]).sum())  # the last place is padding
+  18.0
   """
 
   data: Any
@@ -34,7 +42,20 @@ class EvalPart(NamedTuple):
 
 
 class Feed:
-  """A task's training data under one stream of indices, on one arrangement of workers."""
+  """A task's training data under one stream of indices, on one arrangement of workers.
+
+  Of several processes each keeps the examples of its own workers and the few that were left out of training; it keeps
+  all if every worker reaches all (the partition 'identical').
+
+  >>> from vrl_jax.arrangement import arrange
+  >>> from vrl_jax.data import partition, stream
+  >>> labels = np.repeat([0, 1], 6)
+  >>> indices = stream.index_stream(partition.by_class(labels, workers=2), batch_size=3)
+  >>> feed = Feed({'label': labels}, indices, arrange(workers=2, devices=1), where='host')
+  >>> batches = feed.items(step=0, length=2, rounds=1)  # one round of two steps
+  >>> batches['label'].shape, batches['label'][0, 0].tolist(), batches['label'][0, 1].tolist()
+  ((1, 2, 1, 2, 3), [[[0, 0, 0], [0, 0, 0]]], [[[1, 1, 1], [1, 1, 1]]])
+  """
 
   def __init__(
     self, data: Any, stream: IndexStream, arrangement: Arrangement, *, frozen: Any = (), where: str = 'auto'
@@ -53,16 +74,19 @@ class Feed:
       raise UserError(f'feed={where!r}, must be one of {", ".join(FEEDS)}')
     partition = stream.partition
     shared = partition.shards is None
-    self._data = data
     self._stream = stream
     self._arrangement = arrangement
     self.on_device = where == 'device' or (where == 'auto' and _fits(data, arrangement, shared))
+    self._data, self._left_out = data, None
     resident = None
+    if not shared:
+      own = arrangement.own_workers
+      left_out = np.setdiff1d(np.arange(partition.num_examples), partition.shards)
+      self._data = _take(data, partition.shards[own.start : own.stop])  # [own workers, shard size, ...]
+      self._left_out = _take(data, left_out)
     if self.on_device:
-      if shared:
-        resident = arrangement.replicate(data)
-      else:
-        resident = arrangement.split(jax.tree.map(lambda x: x[partition.shards], data))
+      resident = arrangement.replicate(data) if shared else arrangement.split_own(self._data)
+      self._data = None
     self.supply = Supply(
       data=resident,
       shared=shared,
@@ -83,31 +107,41 @@ class Feed:
       Leaves [D, N/D, capacity, k, ...] on the devices.
     """
     capacity = capacity or rounds
-    indices = self._stream.indices if self.on_device else self._stream.global_indices
-    flat = indices(step, rounds * length)  # [steps, N, batch]
+    flat = self._stream.indices(step, rounds * length, self._arrangement.own_workers)  # [steps, own workers, batch]
     flat = np.concatenate([flat, np.zeros(((capacity - rounds) * length, *flat.shape[1:]), flat.dtype)])
     by_worker = np.moveaxis(flat.reshape(capacity, length, *flat.shape[1:]), 2, 0)
     if not self.on_device:
-      by_worker = jax.tree.map(lambda x: x[by_worker], self._data)
-    return self._arrangement.split(by_worker)
+      worker = np.arange(len(by_worker)).reshape(-1, *[1] * (by_worker.ndim - 1))
+      by_worker = _take(self._data, by_worker if self.supply.shared else (worker, by_worker))
+    return self._arrangement.split_own(by_worker)
 
   def training_parts(self, chunk: int) -> Iterable[EvalPart]:
     """All training examples, each once, for evaluation; examples on the devices are not sent again."""
-    partition = self._stream.partition
-    if not self.on_device:
-      return _Again(lambda: eval_parts(self._data, self._arrangement, chunk))
-    devices = len(self._arrangement.devices)
+    partition, devices = self._stream.partition, len(self._arrangement.devices)
     if self.supply.shared:
+      if not self.on_device:
+        return _Again(lambda: eval_parts(self._data, self._arrangement, chunk))
       total = partition.num_examples
       per_device = -(-total // devices)
       places = np.arange(devices * per_device).reshape(devices, per_device)
       return [_part(self.supply.data, places, places < total, chunk, self._arrangement)]
+    rest = list(eval_parts(self._left_out, self._arrangement, chunk))
+    if not self.on_device:
+      return _Again(lambda: itertools.chain(self._held_parts(chunk), rest))
     per_device = self._arrangement.workers_per_device * partition.shard_size
     places = np.tile(np.arange(per_device), (devices, 1))
     held = _part(self.supply.data, places, np.ones_like(places), chunk, self._arrangement)._replace(by_worker=True)
-    left_out = np.setdiff1d(np.arange(partition.num_examples), partition.shards)
-    rest = eval_parts(jax.tree.map(lambda x: x[left_out], self._data), self._arrangement, chunk)
     return [held, *rest]
+
+  def _held_parts(self, chunk):
+    """The workers' examples from the host, each on its worker's device, a bounded number at a time."""
+    own, total = len(self._arrangement.own_devices), len(self._arrangement.devices)
+    data = jax.tree.map(lambda x: x.reshape(own, -1, *x.shape[2:]), self._data)
+    size, limit = jax.tree.leaves(data)[0].shape[1], max(chunk, _HOST_CHUNK)
+    for start in range(0, size, limit):
+      rows = jax.tree.map(lambda x, start=start: x[:, start : start + limit], data)
+      places = np.tile(np.arange(min(limit, size - start)), (total, 1))
+      yield _part(self._arrangement.place(rows), places, np.ones_like(places), chunk, self._arrangement)
 
 
 class _Again:
@@ -121,7 +155,13 @@ class _Again:
 
 
 def eval_parts(data: Any, arrangement: Arrangement, chunk: int) -> Iterator[EvalPart]:
-  """NumPy examples [n, ...] spread over the devices, padded and masked, a bounded number at a time."""
+  """NumPy examples [n, ...] spread over the devices, padded and masked, a bounded number at a time.
+
+  >>> from vrl_jax.arrangement import arrange
+  >>> (part,) = eval_parts({'x': np.arange(5.0)}, arrange(workers=1), chunk=2)
+  >>> part.indices.tolist(), part.weight.tolist()
+  ([[[0, 1], [2, 3], [4, 0]]], [[[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]]])
+  """
   total = len(jax.tree.leaves(data)[0])
   devices = len(arrangement.devices)
   limit = devices * max(chunk, _HOST_CHUNK)
@@ -130,7 +170,8 @@ def eval_parts(data: Any, arrangement: Arrangement, chunk: int) -> Iterator[Eval
     per_device = -(-size // devices)
     places = start + np.arange(devices * per_device).reshape(devices, per_device)
     real = places < start + size
-    rows = jax.device_put(_take(data, np.where(real, places, start)), arrangement.sharding)
+    own = arrangement.own_devices
+    rows = arrangement.place(_take(data, np.where(real, places, start)[own.start : own.stop]))
     yield _part(rows, np.tile(np.arange(per_device), (devices, 1)), real, chunk, arrangement)
 
 
@@ -143,7 +184,8 @@ def _part(data, places, real, chunk, arrangement):
   shape = (devices, (count + missing) // chunk, chunk)
   indices = np.pad(np.where(real, places, 0), pad).reshape(shape).astype(np.int32)
   weight = np.pad(real, pad).reshape(shape).astype(np.float32)
-  return EvalPart(data, *jax.device_put((indices, weight), arrangement.sharding))
+  own = arrangement.own_devices
+  return EvalPart(data, *arrangement.place((indices[own.start : own.stop], weight[own.start : own.stop])))
 
 
 def _take(data, indices):
@@ -158,8 +200,10 @@ def _as_is(data, batch):
 def _fits(data, arrangement, shared):
   size = sum(x.nbytes for x in jax.tree.leaves(data))
   on_one = size if shared else size / len(arrangement.devices)
-  stats = arrangement.devices[0].memory_stats() or {}
-  return on_one <= _FRACTION_OF_MEMORY * stats.get('bytes_limit', _host_memory() / len(arrangement.devices))
+  own = arrangement.own_devices
+  stats = arrangement.devices[own.start].memory_stats() or {}
+  fits = on_one <= _FRACTION_OF_MEMORY * stats.get('bytes_limit', _host_memory() / len(own))
+  return fits if arrangement.is_local else all(hosts.collect(fits))
 
 
 def _host_memory():

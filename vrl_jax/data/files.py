@@ -15,11 +15,22 @@ _GZIP_MAGIC = b'\x1f\x8b'
 
 
 class NotFound(DataError):
-  """A data set that is nowhere to be found, as opposed to one that is damaged."""
+  """A data set that is nowhere to be found, as opposed to one that is damaged.
+
+  >>> try:
+  ...   raise NotFound('MNIST was not found')
+  ... except DataError as error:
+  ...   print(f'{error}, so it may be downloaded')
+  MNIST was not found, so it may be downloaded
+  """
 
 
 def as_folder(data_dir: str | os.PathLike | None) -> pathlib.Path | None:
-  """The user's `data_dir` as a path; None and '' mean that none was given."""
+  """The user's `data_dir` as a path; None and '' mean that none was given.
+
+  >>> as_folder('~/data') == pathlib.Path.home() / 'data', as_folder('')
+  (True, None)
+  """
   return pathlib.Path(data_dir).expanduser() if data_dir else None
 
 
@@ -38,6 +49,13 @@ def find_together(
 
   Raises:
     DataError: some are there and some are not.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for name in ('train.csv', 'test.csv.gz'):
+  ...     pathlib.Path(folder, name).touch()
+  ...   [path.name for path in find_together(folder, 'dbpedia_csv', ['train.csv', 'test.csv'])]
+  ['train.csv', 'test.csv.gz']
   """
   root = as_folder(data_dir)
   if root is None:
@@ -66,6 +84,14 @@ def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
   Raises:
     DataError: the file cannot be read, or its gzip data are damaged or cut off, also while the caller reads.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'words.txt')  # a lying name
+  ...   _ = path.write_bytes(gzip.compress(b'one\\ntwo\\n'))
+  ...   with opened(path) as stream:
+  ...     list(stream)
+  [b'one\\n', b'two\\n']
   """
   try:
     with open(path, 'rb') as raw:
@@ -84,7 +110,15 @@ def opened(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
-  """The whole, unpacked content of a file; raises DataError as `opened` does."""
+  """The whole, unpacked content of a file; raises DataError as `opened` does.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'words.txt.gz')
+  ...   _ = path.write_bytes(gzip.compress(b'one two'))
+  ...   read_bytes(path)
+  b'one two'
+  """
   with opened(path) as stream:
     return stream.read()
 
@@ -94,6 +128,14 @@ def decode(line: bytes, path: str | os.PathLike, number: int) -> str:
 
   Raises:
     DataError: it is not UTF-8; names the line (`number`) and the byte.
+
+  >>> decode('été'.encode(), 'words.txt', number=1)
+  'été'
+  >>> try:
+  ...   decode('été'.encode('latin1'), 'words.txt', number=7)
+  ... except DataError as error:
+  ...   print(str(error)[:45])
+  words.txt, line 7, byte 0: not UTF-8 text: th
   """
   try:
     return line.decode('utf-8')

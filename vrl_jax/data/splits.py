@@ -14,6 +14,11 @@ class Splits(NamedTuple):
     train: arrays by name, all with the same leading size; `'label'` (int32, 0 to the number of classes − 1) is one.
     test: the same names for the test split.
     class_names: the name of each label.
+
+  >>> part = {'input': np.zeros((3, 2)), 'label': np.array([0, 1, 1], np.int32)}
+  >>> splits = Splits(train=part, test=part, class_names=('cat', 'dog'))
+  >>> [splits.class_names[label] for label in splits.train['label']]
+  ['cat', 'dog', 'dog']
   """
 
   train: dict[str, np.ndarray]
@@ -31,6 +36,14 @@ def check_labels(labels: np.ndarray, num_classes: int, where: str) -> np.ndarray
 
   Raises:
     DataError: a label is out of range; names the first such row.
+
+  >>> check_labels(np.array([0, 2, 1]), num_classes=3, where='labels.idx')
+  array([0, 2, 1], dtype=int32)
+  >>> try:
+  ...   check_labels(np.array([0, 3, 1]), num_classes=3, where='labels.idx')
+  ... except DataError as error:
+  ...   print(str(error)[:46])
+  labels.idx: label 3 at row 1 is not in 0..2: t
   """
   bad = np.flatnonzero((labels < 0) | (labels >= num_classes))
   if bad.size:

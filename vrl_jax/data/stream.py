@@ -23,6 +23,13 @@ class IndexStream:
     partition: who holds what.
     batch_size: the examples in one worker's batch.
     seed: of the shuffles.
+
+  >>> from vrl_jax.data.partition import identical
+  >>> stream = IndexStream(identical(np.zeros(12, int), workers=2), batch_size=3, seed=0)
+  >>> bool((stream.indices(step=5, count=1) == stream.indices(step=0, count=6)[5:]).all())  # of the step alone
+  True
+  >>> stream.indices(step=0, count=2, workers=[1]).shape
+  (2, 1, 3)
   """
 
   partition: Partition

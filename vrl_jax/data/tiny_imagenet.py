@@ -32,6 +32,14 @@ def load_tiny_imagenet_features(data_dir: str | os.PathLike | None = None) -> Sp
 
   Raises:
     DataError: the file is not there, is damaged, or holds arrays of another type or shape.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   x, y = np.zeros((3, 2048), np.float16), np.array([0, 7, 199])
+  ...   np.savez(pathlib.Path(folder, 'inception_v3_features.npz'), x_train=x, y_train=y, x_test=x, y_test=y)
+  ...   splits = load_tiny_imagenet_features(folder)
+  >>> splits.train['feature'].shape, splits.train['label']
+  ((3, 2048), array([  0,   7, 199], dtype=int32))
   """
   path = find_features(data_dir)
   arrays = read_npz(path, ['x_train', 'y_train', 'x_test', 'y_test'])
@@ -40,7 +48,14 @@ def load_tiny_imagenet_features(data_dir: str | os.PathLike | None = None) -> Sp
 
 
 def find_features(data_dir: str | os.PathLike | None = None) -> pathlib.Path:
-  """Finds the file of features; raises DataError, with the next thing to do, if it is not there."""
+  """Finds the file of features; raises DataError, with the next thing to do, if it is not there.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   pathlib.Path(folder, 'inception_v3_features.npz').touch()
+  ...   find_features(folder).name
+  'inception_v3_features.npz'
+  """
   if found := files.find_together(data_dir, FOLDER, [FEATURES_FILE]):
     return found[0]
   raise files.NotFound(_missing(data_dir))

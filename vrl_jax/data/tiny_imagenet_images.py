@@ -17,7 +17,11 @@ _JPEG = b'\xff\xd8\xff'
 
 
 class Image(NamedTuple):
-  """An image that is not read yet: its name inside the data set, and its label."""
+  """An image that is not read yet: its name inside the data set, and its label.
+
+  >>> Image('train/n01443537/images/n01443537_0.JPEG', label=0).label
+  0
+  """
 
   name: str
   label: int
@@ -33,6 +37,17 @@ class TinyImages:
     class_names: the WordNet ids, in the order of `wnids.txt`.
     train: the training images.
     test: the images of the validation set (those of the test set have no labels).
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   with zipfile.ZipFile(pathlib.Path(folder, 'tiny-imagenet-200.zip'), 'w') as archive:
+  ...     archive.writestr('tiny-imagenet-200/wnids.txt', 'n02\\nn01\\n')
+  ...     archive.writestr('tiny-imagenet-200/train/n01/images/n01_0.JPEG', _JPEG)
+  ...     archive.writestr('tiny-imagenet-200/val/val_annotations.txt', 'val_0.JPEG\\tn02\\t0\\t0\\t62\\t57\\n')
+  ...     archive.writestr('tiny-imagenet-200/val/images/val_0.JPEG', _JPEG)
+  ...   images = TinyImages(find_images(folder))
+  ...   images.train, images.read(images.test[0])
+  ([Image(name='train/n01/images/n01_0.JPEG', label=1)], b'\\xff\\xd8\\xff')
   """
 
   class_names: tuple[str, ...]
@@ -99,7 +114,14 @@ class TinyImages:
 
 
 def find_images(data_dir: str | os.PathLike | None) -> pathlib.Path | None:
-  """Finds the zip file or the unpacked folder in `data_dir/tiny_imagenet` or `data_dir`, or `data_dir` as the folder."""
+  """Finds the zip file or the unpacked folder in `data_dir/tiny_imagenet` or `data_dir`, or `data_dir` as the folder.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   pathlib.Path(folder, 'tiny-imagenet-200.zip').touch()
+  ...   find_images(folder).name
+  'tiny-imagenet-200.zip'
+  """
   root = files.as_folder(data_dir)
   if root is None:
     return None

@@ -18,6 +18,8 @@ def choose_form(form: str = 'auto') -> str:
     LeNet, b = 32, k = 20:    xla  2,800, patches 48,000  (patches in NHWC 13,000, in (C, H, W, B) 20,000)
     TextCNN, b = 64, k = 10:  xla    650, patches 18,500  (windows in NWC 14,700)
 
+  `python -m benchmarks choices` measures the two forms beside each other.
+
   GPUs and TPUs have real convolution kernels, so XLA's own form stays in use there.
 
   Args:
@@ -25,6 +27,9 @@ def choose_form(form: str = 'auto') -> str:
 
   Returns:
     'xla' or 'patches'.
+
+  >>> choose_form('xla'), choose_form() == ('patches' if jax.default_backend() == 'cpu' else 'xla')
+  ('xla', True)
   """
   if form not in FORMS:
     raise ValueError(f'conv_form is {form!r}; it must be one of {", ".join(map(repr, FORMS))}')
@@ -42,6 +47,10 @@ class ConvWeights(nn.Module):
   Attributes:
     features: the number of output maps.
     kernel_size: the sides of the window.
+
+  >>> variables = ConvWeights(6, (5, 5)).init(jax.random.key(0), 1)
+  >>> jax.tree.map(lambda x: x.shape, variables['params'])
+  {'bias': (6,), 'kernel': (5, 5, 1, 6)}
   """
 
   features: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,11 @@ class TextCNN(nn.Module):
     embedding_dim: the length of a word vector.
     dropout_rate: the fraction of the maps that are dropped in training.
     conv_form: 'xla', 'patches' or 'auto' (see `convolution.choose_form`); it changes neither parameters nor results.
+
+  >>> tokens = jax.ShapeDtypeStruct((1, 50), 'int32')
+  >>> variables = jax.eval_shape(TextCNN().init, jax.random.key(0), tokens)
+  >>> sorted(variables), variables['params']['Dense_0']['kernel'].shape
+  (['constants', 'params'], (300, 14))
   """
 
   num_classes: int = 14
@@ -35,6 +41,8 @@ class TextCNN(nn.Module):
   @nn.compact
   def __call__(self, tokens: jax.Array, train: bool = False) -> jax.Array:
     """Maps integer tokens `[batch, words]` to logits; in training it needs the random stream `dropout`."""
+    chex.assert_rank(tokens, 2)
+    chex.assert_type(tokens, int)
     table = self.variable('constants', 'embedding', jnp.zeros, (1, self.embedding_dim))
     layers = [
       convolution.ConvWeights(self.features, (width,), name=f'Conv_{i}')(self.embedding_dim)

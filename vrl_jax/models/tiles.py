@@ -18,6 +18,7 @@ several passes over memory, and that of `concatenate` sums padded copies. They s
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +28,11 @@ _CHEAP_IDENTITY = 128  # largest batch for which a product with the identity cos
 
 
 def to_tiles(images: jax.Array, tile: int) -> jax.Array:
-  """Cuts images `[batch, height, width, channels]` into tiles `[tile, tile, channels, rows, columns, batch]`."""
+  """Cuts images `[batch, height, width, channels]` into tiles `[tile, tile, channels, rows, columns, batch]`.
+
+  >>> to_tiles(jnp.zeros((8, 32, 32, 1)), tile=4).shape  # eight images of 8 x 8 squares
+  (4, 4, 1, 8, 8, 8)
+  """
   batch, height, width, channels = images.shape
   if height % tile or width % tile:
     raise ValueError(f'images of {height}x{width} cannot be cut into tiles of {tile}x{tile}; use conv_form="xla"')
@@ -43,7 +48,12 @@ def to_tiles(images: jax.Array, tile: int) -> jax.Array:
 
 
 def from_tiles(x: jax.Array) -> jax.Array:
-  """Puts tiles back together, flattened as NHWC images are: `[batch, height * width * channels]`."""
+  """Puts tiles back together, flattened as NHWC images are: `[batch, height * width * channels]`.
+
+  >>> images = jnp.arange(32.0).reshape(2, 4, 4, 1)
+  >>> bool((from_tiles(to_tiles(images, tile=2)) == images.reshape(2, -1)).all())
+  True
+  """
   return x.transpose(5, 3, 0, 4, 1, 2).reshape(x.shape[-1], -1)
 
 
@@ -57,8 +67,15 @@ def conv_pool_relu(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Arra
 
   Returns:
     Tiles `[tile / 2, tile / 2, features, rows', columns', batch]`.
+
+  >>> images, kernel = jnp.ones((2, 6, 6, 1)), jnp.full((3, 3, 1, 1), 0.5)
+  >>> tiles = conv_pool_relu(to_tiles(images, tile=2), kernel, bias=jnp.array([-1.0]))
+  >>> from_tiles(tiles).tolist()  # 9 pixels of 0.5 - 1
+  [[3.5, 3.5, 3.5, 3.5], [3.5, 3.5, 3.5, 3.5]]
   """
+  chex.assert_rank([x, kernel, bias], [6, 4, 1])
   tile, _, channels, rows, columns, batch = x.shape
+  chex.assert_axis_dimension(kernel, 2, channels)
   n, features = kernel.shape[0], kernel.shape[-1]
   if tile % 2 or (n - 1) % tile:
     raise ValueError(f'a {n}x{n} kernel does not fit tiles of {tile}x{tile}: n - 1 must be a multiple of an even tile')

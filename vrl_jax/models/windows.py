@@ -13,6 +13,7 @@ does not choose them.
 
 from collections.abc import Sequence
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,8 +31,16 @@ def conv_max(words: jax.Array, layers: Sequence[tuple[jax.Array, jax.Array]]) ->
 
   Returns:
     `[batch, features of all layers]`, in the order of the layers.
+
+  >>> words = jnp.array([[[1.0], [2.0], [3.0]]])  # one text of three words
+  >>> layers = [(jnp.ones((width, 1, 1)), jnp.zeros(1)) for width in (1, 2)]
+  >>> conv_max(words, layers).tolist()  # the largest word, the largest sum of two neighbours
+  [[3.0, 5.0]]
   """
+  chex.assert_rank(words, 3)
   batch, time, channels = words.shape
+  for kernel, bias in layers:
+    chex.assert_shape([kernel, bias], [(None, channels, None), (kernel.shape[-1],)])
   widths = [kernel.shape[0] for kernel, _ in layers]
   spare = max(widths) - min(widths)
   positions = time - min(widths) + 1

@@ -134,6 +134,7 @@ chart.addEventListener('keydown', (event) => {
   const ahead = all.filter((at) => cursor === null || (forward ? at >= cursor + step : at <= cursor - step));
   if (ahead.length) readAt(ahead.reduce((a, b) => (forward ? Math.min(a, b) : Math.max(a, b))));
 });
+addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((part) => { part.open = true; }));
 let width = 0;
 new ResizeObserver(() => { if (chart.clientWidth !== width) { width = chart.clientWidth; draw(); } }).observe(chart);
 if (data.metrics.length && data.axes.length) {

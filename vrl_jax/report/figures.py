@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
 from vrl_jax.report import along, names, series, specs, style
+from vrl_jax.report.heat import draw_map
 from vrl_jax.report.panel import Panel, draw_panel, y_limits
 from vrl_jax.report.records import Run, Sweep, flat_runs
 from vrl_jax.report.reference import Reference, fitting
@@ -26,15 +27,23 @@ def comparison_figure(
 
   Args:
     runs: a sweep, or runs.
-    path: an image file (the suffix chooses the format), or a folder for `<name>.png`. Several figures to one file
-      name get their own names added to it.
+    path: an image file (the suffix chooses the format), or a folder for `<name>.png` and `<name>.svg`. Several figures
+      to one file name get their own names added to it.
     spec: what to draw, one or several of `{"name": "loss", "y": "train_loss", "x": ["epoch", "communications"],
       "panels": ["b", "period"], "log_y": true}`; the sweep's own if not given, else one figure per metric. Where x is
-      a config field, such as the period, a run is a point: the mean of y over its second half.
+      a config field, such as the period, a run is a point: the mean of y over its second half. With another field as
+      `against` it is a map: the colour is the last y, and what diverged is crossed out.
     reference: published curves, drawn thin and dashed where x is the epoch.
 
   Returns:
     The files written.
+
+  >>> import tempfile
+  >>> points = tuple({'step': t, 'epoch': t / 10, 'train_loss': 1 / (1 + t)} for t in range(5))
+  >>> runs = [Run(name, {'algorithm': name}, points) for name in ('s_sgd', 'vrl_sgd')]
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   [path.name for path in comparison_figure(runs, folder, {'name': 'loss', 'y': 'train_loss', 'x': 'epoch'})]
+  ['loss.png', 'loss.svg']
   """
   path = pathlib.Path(path)
   jobs = []
@@ -48,17 +57,28 @@ def comparison_figure(
     jobs += split
   written = []
   for job in jobs:
-    target = path if path.suffix else path / f'{job.name}.png'
-    target = target.with_name(f'{path.stem}-{job.name}{path.suffix}') if path.suffix and len(jobs) > 1 else target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    own = path.with_name(f'{path.stem}-{job.name}{path.suffix}') if len(jobs) > 1 else path
+    targets = [own] if path.suffix else [path / f'{job.name}.{kind}' for kind in ('png', 'svg')]
+    targets[0].parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(style.RC):
-      draw(flat_runs(runs), job, tuple(reference)).savefig(target, dpi=style.DPI, metadata=_no_date(target))
-    written.append(target)
+      drawing = draw(flat_runs(runs), job, tuple(reference))
+      for target in targets:
+        drawing.savefig(target, dpi=style.DPI, metadata=_no_date(target))
+    written += targets
   return written
 
 
 def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Reference] = ()) -> Canvas:
-  """One figure as a matplotlib object; call it within `rc_context(style.RC)`."""
+  """One figure as a matplotlib object; call it within `rc_context(style.RC)`.
+
+  >>> runs = [Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 0, 'train_loss': 2.0}, {'step': 9, 'train_loss': 0.5}))]
+  >>> with mpl.rc_context(style.RC):
+  ...   (axes,) = draw(runs, specs.Figure('loss', 'train_loss', ('step',))).axes
+  >>> axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()
+  ('iterations', 'train loss', 'log')
+  """
+  if figure.against:
+    return draw_map(runs, figure)
   if along.is_field(runs, figure.x[0]):
     runs = along.regroup(runs, figure.x[0], figure.y)
   panels, columns = _panels(runs, figure)

@@ -72,7 +72,11 @@ def setting(field: str, value) -> str:
 
 
 def plain(value) -> str:
-  """A config value without quotes and trailing zeros."""
+  """A config value without quotes and trailing zeros.
+
+  >>> plain(0.010), plain((1, 2.50)), plain(None)
+  ('0.01', '1, 2.5', 'none')
+  """
   if value is None:
     return 'none'
   if isinstance(value, float):

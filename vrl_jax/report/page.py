@@ -32,7 +32,14 @@ def write_report(
     sweep: what was read from the folder, to save reading it again.
 
   Returns:
-    The files: `report`, and one per figure under its name.
+    The files: `report`, and one per figure under its name, a PNG; the same as SVG lies beside it.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   _ = pathlib.Path(folder, 'config.json').write_text('{"algorithm": "vrl_sgd"}')
+  ...   _ = pathlib.Path(folder, 'metrics.jsonl').write_text('{"step": 8, "train_loss": 0.5}')
+  ...   {name: path.name for name, path in write_report(folder).items()}
+  {'report': 'report.html', 'loss': 'loss.png'}
   """
   several = not isinstance(folder, (str, pathlib.Path))
   output = pathlib.Path(output or (folder if not several else next(iter(folder)) if len(folder) == 1 else 'report'))
@@ -41,6 +48,7 @@ def write_report(
   try:
     output.mkdir(parents=True, exist_ok=True)
     drawn = figures.comparison_figure(sweep, output / 'figures', reference=references)
+    drawn = [path for path in drawn if path.suffix == '.png']
     page = output / 'report.html'
     page.write_text(render(sweep, references, drawn, title), encoding='utf-8')
   except OSError as error:
@@ -49,7 +57,13 @@ def write_report(
 
 
 def render(sweep: Sweep, references: Sequence[Reference] = (), drawn: Iterable[pathlib.Path] = (), title=None) -> str:
-  """The page as text."""
+  """The page as text.
+
+  >>> run = Run('a', {'algorithm': 'vrl_sgd', 'period': 5}, ({'step': 8, 'train_loss': 0.5},))
+  >>> page = render(Sweep('Local & VRL', (run,)))
+  >>> '<h1>Local &amp; VRL</h1>' in page, 'src="http' in page
+  (True, False)
+  """
   files = importlib.resources.files('vrl_jax.report')
   script = ''.join((files / name).read_text(encoding='utf-8') for name in ('chart.js', 'controls.js'))
   template = string.Template((files / 'page.html').read_text(encoding='utf-8'))
@@ -98,7 +112,8 @@ def _settings(runs):
     for field, value in sorted(common.items())
     if field.split('.')[0] not in ('sweep', 'figure', 'seeds')
   )
-  return '\n'.join([*parts, f'<details><summary>Settings of all runs</summary><dl>\n{items}</dl></details>'])
+  kind, summary = ('', 'Settings that all runs share') if len(runs) > 1 else (' open', 'Settings of the run')
+  return '\n'.join([*parts, f'<details{kind}><summary>{summary}</summary><dl>\n{items}</dl></details>'])
 
 
 def _value(run, field):
@@ -151,9 +166,8 @@ def _figures(drawn, described):
   for path in drawn:
     words = next((specs.describe(one) for one in described if path.stem.startswith(one.name)), path.stem)
     image = base64.b64encode(path.read_bytes()).decode()
-    kind = 'svg+xml' if path.suffix == '.svg' else 'png'
     parts.append(
-      f'<figure><img src="data:image/{kind};base64,{image}" alt="{html.escape(words)}">'
+      f'<figure><img src="data:image/png;base64,{image}" alt="{html.escape(words)}">'
       f'<figcaption>{html.escape(words)}</figcaption></figure>'
     )
   return '\n'.join(parts)

@@ -16,7 +16,11 @@ _HUGE = 1e100  # Beyond it matplotlib's arithmetic overflows.
 
 
 class Panel(NamedTuple):
-  """A panel's title, its x axis and its lines."""
+  """A panel's title, its x axis and its lines.
+
+  >>> Panel('k = 5', 'epoch', lines=[]).title
+  'k = 5'
+  """
 
   title: str
   x: str
@@ -24,7 +28,14 @@ class Panel(NamedTuple):
 
 
 def y_limits(panels: Sequence[Panel], figure: Figure, references: Sequence[Sequence[Reference]]):
-  """The range of y for a row of panels, or None; runs that diverged do not count unless there are no others."""
+  """The range of y for a row of panels, or None; runs that diverged do not count unless there are no others.
+
+  >>> from vrl_jax.report.records import Run
+  >>> runs = [Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 0, 'train_loss': 10.0}, {'step': 9, 'train_loss': 0.1}))]
+  >>> panel = Panel('', 'step', series.make_lines(runs))
+  >>> [round(float(limit), 3) for limit in y_limits([panel], Figure('loss', 'train_loss', ('step',)), [()])]
+  [0.079, 12.589]
+  """
   calm, wild = [], []
   for panel, published in zip(panels, references):
     curves = [series.curve(line.runs, panel.x, figure.y) for line in panel.lines]
@@ -59,6 +70,15 @@ def draw_panel(ax: Axes, panel: Panel, figure: Figure, limits, references: Seque
 
   Returns:
     Handles for the legend by label, and the labels that have something to see (on a log axis, zeros have not).
+
+  >>> from matplotlib.figure import Figure as Canvas
+  >>> from vrl_jax.report.records import Run
+  >>> runs = [Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 0, 'train_loss': 2.0}, {'step': 9, 'train_loss': 0.5}))]
+  >>> panel = Panel('', 'step', series.make_lines(runs))
+  >>> figure = Figure('loss', 'train_loss', ('step',))
+  >>> handles, visible = draw_panel(Canvas().subplots(), panel, figure, limits=(0.4, 2.5), references=[])
+  >>> list(handles), handles['VRL-SGD'].get_ydata().tolist()
+  (['VRL-SGD'], [2.0, 0.5])
   """
   curves = [series.curve(line.runs, panel.x, figure.y) for line in panel.lines]
   ends = [curve.x[-1] for curve in curves if len(curve.x) and curve.x[-1] > 0]
@@ -155,7 +175,8 @@ def _tidy_ticks(ax, x, log_limits, log_x):
     return
   decades = np.log10(log_limits[1] / log_limits[0])
   if decades < 2:  # Fewer than three powers of ten would be labelled.
-    ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if decades > 0.5 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)))
+    dense = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9) if decades <= 0.5 else (1, 1.5, 2, 3, 4, 5, 7)
+    ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if decades > 1 else dense))
     ax.yaxis.set_major_formatter(lambda value, _: f'{value:g}')
     ax.yaxis.set_minor_locator(ticker.NullLocator())
   else:

@@ -15,7 +15,14 @@ _MOST_POINTS = 400  # More would not be seen on a screen.
 
 
 def payload(sweep: Sweep, references: Sequence[Reference] = ()) -> dict[str, Any]:
-  """What `chart.js` draws from: metrics, axes, the fields to choose by, the lines, and what to show first."""
+  """What `chart.js` draws from: metrics, axes, the fields to choose by, the lines, and what to show first.
+
+  >>> from vrl_jax.report.records import Run
+  >>> run = Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 0, 'train_loss': 2.0}, {'step': 9, 'train_loss': 0.5}))
+  >>> data = payload(Sweep('one run', (run,)))
+  >>> data['lines'][0]['label'], data['lines'][0]['y']['train_loss']
+  ('VRL-SGD', {'x': {'step': [0.0, 9.0]}, 'mean': [2.0, 0.5]})
+  """
   runs = sweep.runs
   fields = series.facets(runs)
   lines = series.make_lines(runs, fields)
@@ -99,5 +106,9 @@ def _short(values):
 
 
 def as_script(value: Any) -> str:
-  """JSON that may stand inside a script element."""
+  """JSON that may stand inside a script element.
+
+  >>> as_script({'label': '</script>'})
+  '{"label":"\\\\u003c/script>"}'
+  """
   return json.dumps(value, separators=(',', ':'), ensure_ascii=False, allow_nan=False).replace('<', '\\u003c')

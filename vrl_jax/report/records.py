@@ -20,6 +20,10 @@ class Run:
     metrics: the log points in the order of their steps. A null is a NaN.
     summary: the last log point and `status`; empty for a run that has not ended.
     partition: the worker x class table, or None.
+
+  >>> run = Run('a', {'algorithm': 'vrl_sgd', 'task.b': 10.0}, ({'step': 5, 'test_accuracy': 0.5},))
+  >>> run.algorithm, run.setting('b'), run.final('test_accuracy'), run.status
+  ('vrl_sgd', 10.0, 50.0, 'unfinished')
   """
 
   name: str
@@ -78,6 +82,10 @@ class Sweep:
     runs: in the sweep's order.
     figures: what to draw, see `vrl_jax.report.comparison_figure`; empty for the default.
     missing: the names of runs that the sweep lists but that have no folder yet.
+
+  >>> runs = tuple(Run(f'k={k}', {'algorithm': 'vrl_sgd', 'period': k}, ({'step': k},)) for k in (5, 10))
+  >>> [run.name for run in Sweep('periods', runs, missing=('k=20',)).runs]
+  ['k=5', 'k=10']
   """
 
   title: str
@@ -87,12 +95,21 @@ class Sweep:
 
 
 def to_number(value) -> float:
-  """A JSON number, null or text as a float; NaN where it is none."""
+  """A JSON number, null or text as a float; NaN where it is none.
+
+  >>> to_number(2), to_number(None), to_number('text')
+  (2.0, nan, nan)
+  """
   return float(value) if isinstance(value, (bool, int, float)) else math.nan
 
 
 def flat_runs(runs) -> tuple[Run, ...]:
-  """The runs of a sweep, of one run, or of any iterable of runs."""
+  """The runs of a sweep, of one run, or of any iterable of runs.
+
+  >>> run = Run('a', {}, ({'step': 5},))
+  >>> flat_runs(run) == flat_runs([run]) == flat_runs(Sweep('one', (run,))) == (run,)
+  True
+  """
   if isinstance(runs, Sweep):
     return runs.runs
   return (runs,) if isinstance(runs, Run) else tuple(runs)

@@ -29,6 +29,10 @@ class Reference(NamedTuple):
     algorithm: the algorithm's key.
     identical: whether the workers had identical data; None if the file's name does not say.
     columns: one array per metric, one value per epoch.
+
+  >>> reference = Reference('VRL-SGD (published)', 'vrl_sgd', False, {'train_loss': np.array([2.3, 0.4])})
+  >>> len(reference.columns['train_loss']) - 1  # epochs; row 0 is the start
+  1
   """
 
   label: str
@@ -38,7 +42,16 @@ class Reference(NamedTuple):
 
 
 def read_reference(path) -> Reference:
-  """Reads one file of published curves."""
+  """Reads one file of published curves.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   path = pathlib.Path(folder, 'non_identical_vrl_sgd.csv')
+  ...   _ = path.write_text('2.3,11.2,2.3,11.4\\n0.4,88.0,0.5,87.1\\n')
+  ...   reference = read_reference(path)
+  >>> reference.label, reference.identical, reference.columns['test_accuracy']
+  ('VRL-SGD (published)', False, array([11.4, 87.1]))
+  """
   path = pathlib.Path(path)
   rows = []
   try:
@@ -63,7 +76,13 @@ def read_reference(path) -> Reference:
 
 
 def fitting(references: Iterable[Reference], runs: Sequence[Run]) -> list[Reference]:
-  """The references whose case, identical or not, is the runs'; all if there is none such. Their labels differ."""
+  """The references whose case, identical or not, is the runs'; all if there is none such. Their labels differ.
+
+  >>> published = [Reference('VRL-SGD (published)', 'vrl_sgd', identical, {}) for identical in (True, False)]
+  >>> run = Run('a', {'algorithm': 'vrl_sgd', 'partition': 'by_class'}, ({'step': 5},))
+  >>> [one.identical for one in fitting(published, [run])]
+  [False]
+  """
   references, cases = list(references), {run.setting('partition') for run in runs} - {None}
   cases = {case == 'identical' for case in cases}
   same = [one for one in references if one.identical is None or one.identical in cases] or references

@@ -27,6 +27,14 @@ def read_run(folder, name: str | None = None, overrides: Mapping[str, Any] | Non
 
   Raises:
     DataError: a file is missing or is not what it should be.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   _ = pathlib.Path(folder, 'config.json').write_text('{"algorithm": "vrl_sgd"}')
+  ...   _ = pathlib.Path(folder, 'metrics.jsonl').write_text('{"step": 5, "train_loss": 0.5}\\n{"step"')  # killed
+  ...   run = read_run(folder, name='mine')
+  >>> run.name, run.status, run.final('train_loss')
+  ('mine', 'unfinished', 0.5)
   """
   folder = pathlib.Path(folder)
   config = _flatten(overrides or {}) | _flatten(_read_json(folder / 'config.json', dict))
@@ -41,7 +49,17 @@ def read_run(folder, name: str | None = None, overrides: Mapping[str, Any] | Non
 
 
 def read_sweep(folder) -> Sweep:
-  """Reads a sweep folder: the runs that `sweep.json` names, or all its sub-folders that hold a run."""
+  """Reads a sweep folder: the runs that `sweep.json` names, or all its sub-folders that hold a run.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for name in ('vrl_sgd', 's_sgd'):
+  ...     pathlib.Path(folder, name).mkdir()
+  ...     _ = pathlib.Path(folder, name, 'config.json').write_text(json.dumps({'algorithm': name}))
+  ...     _ = pathlib.Path(folder, name, 'metrics.jsonl').write_text('{"step": 5, "train_loss": 0.5}\\n')
+  ...   [run.algorithm for run in read_sweep(folder).runs]
+  ['s_sgd', 'vrl_sgd']
+  """
   folder = pathlib.Path(folder)
   if not folder.is_dir():
     raise errors.DataError(f'{folder}: no such folder')
@@ -66,7 +84,18 @@ def read_sweep(folder) -> Sweep:
 
 
 def read_any(paths) -> Sweep:
-  """Reads one or several run or sweep folders into one comparison."""
+  """Reads one or several run or sweep folders into one comparison.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   for name in ('mine', 'yours'):
+  ...     pathlib.Path(folder, name).mkdir()
+  ...     _ = pathlib.Path(folder, name, 'config.json').write_text('{"algorithm": "vrl_sgd"}')
+  ...     _ = pathlib.Path(folder, name, 'metrics.jsonl').write_text('{"step": 5, "train_loss": 0.5}\\n')
+  ...   sweep = read_any([pathlib.Path(folder, 'mine'), pathlib.Path(folder, 'yours')])
+  >>> sweep.title, [run.name for run in sweep.runs]
+  ('mine, yours', ['mine', 'yours'])
+  """
   paths = [pathlib.Path(path) for path in ([paths] if isinstance(paths, (str, pathlib.Path)) else paths)]
   if not paths:
     raise errors.UserError('no run or sweep folder was given')

@@ -14,12 +14,19 @@ from vrl_jax.report.records import Run
 # Where a run was kept or watched, not what was run.
 BOOKKEEPING = frozenset(
   'workdir data_dir name title sweep figure figures seeds devices feed resume tensorboard wandb compilation_cache '
-  'eval_every log_every log_every_step checkpoint_every checkpoint_minutes'.split()
+  'eval_every log_every log_every_step checkpoint_every checkpoint_minutes '
+  'conv_form unroll workers_at_once steps_per_dispatch'.split()
 )
 
 
 class Line(NamedTuple):
-  """One curve: the runs of one setting, with any number of seeds."""
+  """One curve: the runs of one setting, with any number of seeds.
+
+  >>> runs = [Run(f'a{seed}', {'algorithm': 'vrl_sgd', 'seed': seed}, ({'step': 5},)) for seed in (0, 1)]
+  >>> line = Line('a', 'VRL-SGD', 'vrl_sgd', tuple(runs), variant=0, variants=1)
+  >>> len(line.runs)  # seeds
+  2
+  """
 
   name: str
   label: str
@@ -30,7 +37,12 @@ class Line(NamedTuple):
 
 
 class Curve(NamedTuple):
-  """Mean and range over the seeds; all of one length."""
+  """Mean and range over the seeds; all of one length.
+
+  >>> two_seeds = np.array([[1.0, 0.5], [3.0, 0.7]])
+  >>> Curve(np.arange(2), two_seeds.mean(0), two_seeds.min(0), two_seeds.max(0)).mean
+  array([2. , 0.6])
+  """
 
   x: np.ndarray
   mean: np.ndarray
@@ -39,24 +51,42 @@ class Curve(NamedTuple):
 
 
 def key(value) -> str:
-  """A config value as something to compare and hash."""
+  """A config value as something to compare and hash.
+
+  >>> key({'b': 1, 'a': (2, None)})
+  '{"a": [2, null], "b": 1}'
+  """
   return json.dumps(value, sort_keys=True, default=str)
 
 
 def is_free(run: Run, field: str) -> bool:
-  """Whether the field means nothing to the run: S-SGD has no period."""
+  """Whether the field means nothing to the run: S-SGD has no period.
+
+  >>> is_free(Run('a', {'algorithm': 's_sgd', 'period': 20}, ()), 'period')
+  True
+  """
   return run.algorithm == 's_sgd' and field in ('period', 'first_period')
 
 
 def differing_fields(runs: Iterable[Run], ignore: Iterable[str] = ()) -> list[str]:
-  """The config fields in which the runs differ, in the configs' order."""
+  """The config fields in which the runs differ, in the configs' order.
+
+  >>> runs = [Run(f'{k}', {'period': k, 'workers': 8, 'data_dir': f'data{k}'}, ()) for k in (5, 20)]
+  >>> differing_fields(runs)  # where the data lay does not matter
+  ['period']
+  """
   runs, skip = list(runs), BOOKKEEPING | set(ignore)
   fields = dict.fromkeys(field for run in runs for field in run.config if field.split('.')[0] not in skip)
   return [field for field in fields if len({key(run.config.get(field)) for run in runs}) > 1]
 
 
 def facets(runs: Sequence[Run]) -> list[str]:
-  """The fields that split the runs into comparisons of their own: at least two algorithms ran with every value."""
+  """The fields that split the runs into comparisons of their own: at least two algorithms ran with every value.
+
+  >>> settings = [{'algorithm': a, 'period': k} for a in ('local_sgd', 'vrl_sgd') for k in (5, 20)]
+  >>> facets([Run(str(i), config, ()) for i, config in enumerate(settings)])
+  ['period']
+  """
   chosen, parts = [], 1
   for field in differing_fields(runs, ('algorithm', 'first_period', 'seed')):
     fixed = [run for run in runs if not is_free(run, field)]
@@ -71,12 +101,22 @@ def facets(runs: Sequence[Run]) -> list[str]:
 
 
 def place(run: Run, fields: Sequence[str]) -> tuple[str, ...]:
-  """The run's values of the fields, hashable."""
+  """The run's values of the fields, hashable.
+
+  >>> place(Run('a', {'period': 20, 'task.b': 10.0}, ()), ['period', 'b'])
+  ('20', '10.0')
+  """
   return tuple(key(run.setting(field)) for field in fields)
 
 
 def comparable(one: Run, other: Run, fields: Sequence[str]) -> bool:
-  """Whether two runs agree in the fields; S-SGD agrees with every period."""
+  """Whether two runs agree in the fields; S-SGD agrees with every period.
+
+  >>> local = Run('local', {'algorithm': 'local_sgd', 'period': 20}, ())
+  >>> vrl, every_step = (Run(a, {'algorithm': a, 'period': 5}, ()) for a in ('vrl_sgd', 's_sgd'))
+  >>> comparable(local, vrl, ['period']), comparable(local, every_step, ['period'])
+  (False, True)
+  """
   return all(
     is_free(one, field) or is_free(other, field) or key(one.setting(field)) == key(other.setting(field))
     for field in fields
@@ -84,7 +124,13 @@ def comparable(one: Run, other: Run, fields: Sequence[str]) -> bool:
 
 
 def lines_at(lines: Sequence[Line], fields: Sequence[str], values: Sequence[str]) -> list[Line]:
-  """The lines of the panel where the fields have these values."""
+  """The lines of the panel where the fields have these values.
+
+  >>> runs = [Run('every step', {'algorithm': 's_sgd', 'period': 5}, ())]
+  >>> runs += [Run(f'k={k}', {'algorithm': 'vrl_sgd', 'period': k}, ()) for k in (5, 20)]
+  >>> [line.name for line in lines_at(make_lines(runs, ['period']), ['period'], ['20'])]
+  ['every step', 'k=20']
+  """
   exact = [line for line in lines if place(line.runs[0], fields) == tuple(values)]
   if not any(line.algorithm == 's_sgd' for line in exact):
     fits = lambda run: all(is_free(run, field) or key(run.setting(field)) == v for field, v in zip(fields, values))
@@ -93,14 +139,25 @@ def lines_at(lines: Sequence[Line], fields: Sequence[str], values: Sequence[str]
 
 
 def same_but_algorithm(run: Run, baseline: Run) -> bool:
-  """Whether the runs agree in all settings that are not the algorithm's own (nor the seed)."""
+  """Whether the runs agree in all settings that are not the algorithm's own (nor the seed).
+
+  >>> vrl = Run('vrl', {'algorithm': 'vrl_sgd', 'period': 20, 'learning_rate': 0.01}, ())
+  >>> plain = [Run('s', {'algorithm': 's_sgd', 'learning_rate': rate}, ()) for rate in (0.01, 0.02)]
+  >>> [same_but_algorithm(vrl, run) for run in plain]
+  [True, False]
+  """
   fields = differing_fields((run, baseline), ('seed',))
   # What S-SGD has no use for, so that one S-SGD run is the baseline of all values of these.
   return {'algorithm', 'period', 'first_period', *algorithm_options()}.issuperset(fields)
 
 
 def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
-  """Puts the runs that differ in nothing but the seed together, in order of first appearance."""
+  """Puts the runs that differ in nothing but the seed together, in order of first appearance.
+
+  >>> runs = [Run(f'k={k}, seed={s}', {'period': k, 'seed': s}, ()) for s in (0, 1) for k in (5, 20)]
+  >>> [[run.name for run in group] for group in group_seeds(runs)]
+  [['k=5, seed=0', 'k=5, seed=1'], ['k=20, seed=0', 'k=20, seed=1']]
+  """
   groups = {}
   for run in runs:
     settings = {field: value for field, value in run.config.items() if field not in BOOKKEEPING | {'seed'}}
@@ -121,6 +178,10 @@ def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
 
   Returns:
     One line per setting; labels differ within every panel.
+
+  >>> settings = [{'algorithm': 'vrl_sgd', 'period': k} for k in (5, 20)] + [{'algorithm': 's_sgd', 'period': 20}]
+  >>> [line.label for line in make_lines([Run(str(i), config, ()) for i, config in enumerate(settings)])]
+  ['VRL-SGD, k = 5', 'VRL-SGD, k = 20', 'S-SGD']
   """
   groups = group_seeds(runs)
   family = {}
@@ -141,7 +202,12 @@ def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
 
 
 def curve(runs: Sequence[Run], x: str, y: str) -> Curve:
-  """Mean and range over the seeds, as far as all of them go; points without a finite value are left out."""
+  """Mean and range over the seeds, as far as all of them go; points without a finite value are left out.
+
+  >>> points = lambda *losses: tuple({'step': t, 'train_loss': loss} for t, loss in enumerate(losses))
+  >>> curve([Run('a', {}, points(4.0, 2.0)), Run('b', {}, points(2.0, 1.0))], 'step', 'train_loss')
+  Curve(x=array([0., 1.]), mean=array([3. , 1.5]), low=array([2., 1.]), high=array([4., 2.]))
+  """
   columns = []
   for run in runs:
     step, xs, ys = run.column('step'), run.column(x), run.column(y)

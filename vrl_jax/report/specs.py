@@ -17,8 +17,8 @@ _LOG = (
   'variance_among_workers',
 )
 _DEFAULTS = {
+  'distance': 'distance_to_optimum',  # first: where the minimum is known, it says more than the loss
   'loss': 'train_loss',
-  'distance': 'distance_to_optimum',
   'accuracy': 'test_accuracy',
   'consensus': 'consensus_distance',
   'variance': 'variance_among_workers',
@@ -35,6 +35,10 @@ class Figure(NamedTuple):
     panels: the config fields of the grid: the first makes the rows, the others the columns; a single one the columns.
     log_y: whether the metric's axis is logarithmic.
     title: a heading; none by default.
+    against: a config field; the figure is then a map over it and x, another field, and y gives the colour.
+
+  >>> describe(Figure('distance', 'distance_to_optimum', ('step',), panels=('b', 'period')))
+  'Distance to the minimum against iterations, panels by b and period'
   """
 
   name: str
@@ -43,10 +47,16 @@ class Figure(NamedTuple):
   panels: tuple[str, ...] = ()
   log_y: bool = True
   title: str | None = None
+  against: str | None = None
 
 
 def figures(runs: Sweep | Sequence[Run], spec: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> list[Figure]:
-  """The figures of a spec, of the sweep's own spec, or by default one per metric that the runs have."""
+  """The figures of a spec, of the sweep's own spec, or by default one per metric that the runs have.
+
+  >>> run = Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 5, 'epoch': 1.0, 'train_loss': 0.5, 'communications': 1},))
+  >>> [(figure.name, figure.y, figure.x) for figure in figures([run], None)]
+  [('loss', 'train_loss', ('epoch', 'communications'))]
+  """
   own = runs.figures if isinstance(runs, Sweep) else ()
   spec = own if spec is None else [spec] if isinstance(spec, Mapping) else spec
   runs = flat_runs(runs)
@@ -54,7 +64,11 @@ def figures(runs: Sweep | Sequence[Run], spec: Mapping[str, Any] | Sequence[Mapp
 
 
 def is_log(metric: str) -> bool:
-  """Whether a metric is usually read on a logarithmic axis."""
+  """Whether a metric is usually read on a logarithmic axis.
+
+  >>> is_log('train_loss'), is_log('test_accuracy')
+  (True, False)
+  """
   return metric in _LOG
 
 
@@ -83,13 +97,16 @@ def _check(spec, runs):
   for key in (y, *x):
     if key not in metrics and not (x == (key,) and along.is_field(runs, key)):
       raise errors.UserError(f'figure: no run has the metric {key!r}; there are {", ".join(metrics)}')
-  for field in panels:
+  against = spec.get('against')
+  for field in (*panels, *([against] if against else [])):
     if all(run.setting(field) is None for run in runs):
       raise errors.UserError(f'figure: no run has the config field {field!r}')
   name = str(spec.get('name') or y)
   if name != name.strip('. ') or set('/\\') & set(name):
     raise errors.UserError(f'figure: the name {name!r} is no file name')
-  return Figure(name, y, x, panels, bool(spec.get('log_y', is_log(y))), spec.get('title'))
+  if against and not (len(x) == 1 and along.is_field(runs, x[0])):
+    raise errors.UserError(f'figure: with against={against!r} x must be one config field, not {", ".join(x)}')
+  return Figure(name, y, x, panels, bool(spec.get('log_y', is_log(y))), spec.get('title'), against)
 
 
 def _tuple(value):
@@ -103,5 +120,6 @@ def describe(figure: Figure) -> str:
   'Train loss against epochs and communications'
   """
   by = f', panels by {" and ".join(figure.panels)}' if figure.panels else ''
-  words = f'{names.quantity(figure.y)} against {" and ".join(map(names.quantity, figure.x))}{by}'
+  axes = (*figure.x, figure.against) if figure.against else figure.x
+  words = f'{names.quantity(figure.y)} against {" and ".join(map(names.quantity, axes))}{by}'
   return words[0].upper() + words[1:]

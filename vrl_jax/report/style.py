@@ -39,7 +39,12 @@ RC = {
 
 
 class Look(NamedTuple):
-  """A line's colour, its dashes in line widths (empty: solid) and its marker (matplotlib's letter)."""
+  """A line's colour, its dashes in line widths (empty: solid) and its marker (matplotlib's letter).
+
+  >>> matplotlib_line = lambda look: {'color': look.color, 'marker': look.marker, 'dashes': look.dashes}
+  >>> matplotlib_line(Look('#0072b2', (5, 2), 'D'))
+  {'color': '#0072b2', 'marker': 'D', 'dashes': (5, 2)}
+  """
 
   color: str
   dashes: tuple[float, ...]
@@ -80,6 +85,11 @@ def look(algorithm: str, variant: int = 0, variants: int = 1) -> Look:
 
   Returns:
     The look.
+
+  >>> look('vrl_sgd')
+  Look(color='#0072b2', dashes=(), marker='D')
+  >>> [look('local_sgd', variant, variants=3).color for variant in range(3)]
+  ['#d55e00', '#eaae80', '#6a2f00']
   """
   base = _LOOKS.get(algorithm) or _OTHERS[zlib.crc32(algorithm.encode()) % len(_OTHERS)]
   if variants == 1 or (variants <= 3 and variant == 0):

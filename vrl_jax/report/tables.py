@@ -23,8 +23,14 @@ def _final(key):
   return lambda run, runs: run.final(key)
 
 
-def _loss_ratio(run, runs):
-  """The final loss by S-SGD's of the same settings: the same seed's where there is one, else all seeds' mean."""
+def loss_ratio(run: Run, runs: Sequence[Run]) -> float | None:
+  """The final loss by S-SGD's of the same settings: the same seed's where there is one, else all seeds' mean.
+
+  >>> lines = lambda loss: ({'step': 9, 'train_loss': loss},)
+  >>> plain, vrl = (Run(name, {'algorithm': name}, lines(loss)) for name, loss in (('s_sgd', 0.5), ('vrl_sgd', 0.6)))
+  >>> loss_ratio(vrl, [plain, vrl])
+  1.2
+  """
   baselines = [other for other in runs if other.algorithm == 's_sgd' and series.same_but_algorithm(run, other)]
   same_seed = [other for other in baselines if other.config.get('seed') == run.config.get('seed')]
   losses = [other.final('train_loss') for other in same_seed or baselines]
@@ -36,7 +42,7 @@ _COLUMNS = (
   _Column('train loss', _final('train_loss'), names.number, min),
   _Column('test acc. %', _final('test_accuracy'), lambda value: f'{value:.2f}', max),
   _Column('distance', _final('distance_to_optimum'), lambda value: names.number(value, 3), min),
-  _Column('× S-SGD', _loss_ratio, lambda value: f'{value:.2f}' if value < 1e4 else f'{value:.1e}'),
+  _Column('× S-SGD', loss_ratio, lambda value: f'{value:.2f}' if value < 1e4 else f'{value:.1e}'),
   _Column('comm.', _final('communications'), lambda value: f'{value:,.0f}'),
   _Column('sent', _final('bytes_communicated'), names.bytes_),
   _Column('seconds', _final('seconds'), lambda value: f'{value:,.0f}' if value >= 100 else f'{value:.1f}'),
@@ -44,14 +50,21 @@ _COLUMNS = (
 
 
 class Table(NamedTuple):
-  """Cells as text, with which of them are the best of their comparison."""
+  """Cells as text, with which of them are the best of their comparison.
+
+  >>> final = {'s_sgd': 0.5, 'easgd': 2.0}
+  >>> runs = [Run(name, {'algorithm': name}, ({'step': 9, 'train_loss': loss},)) for name, loss in final.items()]
+  >>> table = make_table(runs)
+  >>> [row[table.titles.index('train loss')] for row in table.best]
+  [True, False]
+  """
 
   titles: list[str]
   rows: list[list[str]]
   best: list[list[bool]]
 
 
-def comparison_table(runs, format: str = 'text') -> str:
+def comparison_table(runs, format: str = 'text', without: Sequence[str] = ()) -> str:
   """A table of the runs' final numbers.
 
   Columns that no run has are left out. Runs that differ in nothing but the seed share a row, with mean ± deviation.
@@ -61,18 +74,37 @@ def comparison_table(runs, format: str = 'text') -> str:
     runs: a sweep, a run or any iterable of runs.
     format: `text` for a terminal, `markdown` or `html`. The latter two have the best of each comparison in bold;
       runs are compared where they agree in the fields that split the sweep, such as the period.
+    without: titles of columns to leave out.
 
   Returns:
     The table.
+
+  >>> lines = lambda loss: ({'step': 9, 'train_loss': loss},)
+  >>> runs = [Run(f'VRL-SGD, seed={s}', {'algorithm': 'vrl_sgd', 'seed': s}, lines(1.0 + s)) for s in (0, 1)]
+  >>> runs += [Run('S-SGD', {'algorithm': 's_sgd', 'seed': 0}, lines(1.0))]
+  >>> print(comparison_table(runs))
+  run         train loss      × S-SGD  status
+  -------  -------------  -----------  ----------
+  VRL-SGD  1.500 ± 0.707  1.50 ± 0.71  unfinished
+  S-SGD            1.000         1.00  unfinished
+  >>> print(comparison_table(runs, 'markdown').splitlines()[-1])
+  | S-SGD | **1.000** | 1.00 | unfinished |
   """
   formats = {'text': _text, 'markdown': _markdown, 'html': _html}
   if format not in formats:
     raise errors.UserError(f'unknown table format {format!r}; there are {", ".join(formats)}')
-  return formats[format](make_table(flat_runs(runs)))
+  table = make_table(flat_runs(runs))
+  keep = [i for i, title in enumerate(table.titles) if title not in without]
+  chosen = lambda row: [row[i] for i in keep]
+  return formats[format](Table(chosen(table.titles), [*map(chosen, table.rows)], [*map(chosen, table.best)]))
 
 
 def make_table(runs: Sequence[Run]) -> Table:
-  """The cells of `comparison_table`."""
+  """The cells of `comparison_table`.
+
+  >>> make_table([Run('VRL-SGD', {'algorithm': 'vrl_sgd'}, ({'step': 9, 'train_loss': 0.25},))]).rows
+  [['VRL-SGD', '0.2500', 'unfinished']]
+  """
   fields = series.facets(runs)
   lines = series.make_lines(runs, fields)
   titles, cells, best = ['run'], [[line.name] for line in lines], [[False] for _ in lines]
@@ -136,7 +168,8 @@ def _text(table):
 
 
 def _markdown(table):
-  rule = ['---', *(['---:'] * (len(table.titles) - 2)), '---']
+  words = ('run', 'status')
+  rule = ['---' if title in words else '---:' for title in table.titles]
   rows = [
     [f'**{cell}**' if bold else cell.replace('|', '\\|') for cell, bold in zip(row, bolds)]
     for row, bolds in zip(table.rows, table.best)

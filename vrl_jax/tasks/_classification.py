@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -22,7 +23,7 @@ def classification_task(
   """The task of training a flax classifier.
 
   Args:
-    model: maps inputs to logits.
+    model: maps inputs to logits; one with a collection 'batch_stats' is trained with `train=True`.
     train: `input` [n, ...] and `label` [n].
     test: likewise.
     class_names: of the labels.
@@ -30,23 +31,37 @@ def classification_task(
     dropout: whether the model has dropout: it is then trained with `train=True` and the rng 'dropout'.
   """
 
-  def logits(params, frozen, inputs, **kwargs):
-    return model.apply({'params': params, **frozen}, inputs, **kwargs)
+  example = np.array(train['input'][:1])  # a copy, so that the rest can be let go of
 
   def init(rng):
-    return model.init(rng, jnp.asarray(train['input'][:1]))['params']
+    return model.init(rng, jnp.asarray(example))
+
+  has_stats = 'batch_stats' in jax.eval_shape(init, jax.random.key(0))
+  in_training = {'train': True} if dropout or has_stats else {}
 
   def loss(params, frozen, batch, rng):
-    in_training = {'train': True, 'rngs': {'dropout': rng}} if dropout else {}
-    values = logits(params, frozen, batch['input'], **in_training)
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(values, batch['label']))
+    variables = {'params': params, **frozen}
+    logits, changed = model.apply(
+      variables, batch['input'], rngs={'dropout': rng}, mutable=['batch_stats'], **in_training
+    )
+    mean = jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']))
+    return (mean, changed['batch_stats']) if has_stats else mean
 
   def metrics(params, frozen, batch):
-    values = logits(params, frozen, batch['input'])
+    logits = model.apply({'params': params, **frozen}, batch['input'])
     return {
-      'loss': optax.softmax_cross_entropy_with_integer_labels(values, batch['label']),
-      'accuracy': (jnp.argmax(values, axis=-1) == batch['label']).astype(jnp.float32),
+      'loss': optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']),
+      'accuracy': (jnp.argmax(logits, axis=-1) == batch['label']).astype(jnp.float32),
     }
 
-  frozen = {'constants': constants} if constants else {}
-  return Task(init, loss, metrics, train, train['label'], test, frozen, class_names=class_names)
+  return Task(
+    init=lambda rng: init(rng)['params'],
+    loss=loss,
+    metrics=metrics,
+    train=train,
+    labels=train['label'],
+    test=test,
+    frozen={'constants': constants} if constants else {},
+    class_names=class_names,
+    batch_stats=jax.tree.map(np.asarray, init(jax.random.key(0))['batch_stats']) if has_stats else (),
+  )

@@ -24,6 +24,11 @@ def make_task(config: Any) -> Task:
 
   Returns:
     The task; its models are float64 if the run is.
+
+  >>> from vrl_jax.config_files import load_config
+  >>> task = make_task(load_config('quadratic'))  # the paper's appendix with b = 100
+  >>> task.train['c'].tolist(), task.model_metrics(np.array([1.0]))['distance_to_optimum']
+  ([[-200.0], [100.0]], 1.0)
   """
   a, c = _coefficients(config)
   dtype = np.dtype(jnp.result_type(float))

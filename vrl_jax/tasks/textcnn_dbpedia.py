@@ -9,7 +9,22 @@ from vrl_jax.tasks.base import Task
 
 
 def make_task(config: Any) -> Task:
-  """TextCNN on the first `length` known words of title and text; `lowercase` them first or not."""
+  """TextCNN on the first `length` known words of title and text; `lowercase` them first or not.
+
+  >>> import os, pathlib, tempfile
+  >>> from unittest import mock
+  >>> from vrl_jax.config_files import load_config
+  >>> config = load_config('textcnn_dbpedia')
+  >>> vector = ' '.join(['0.5'] * 50)
+  >>> with tempfile.TemporaryDirectory() as config.data_dir, mock.patch.dict(os.environ, VRL_JAX_CACHE=config.data_dir):
+  ...   _ = pathlib.Path(config.data_dir, 'glove.6B.50d.txt').write_text(f'of {vector}\\ncats {vector}\\n')
+  ...   for split in ('train', 'test'):
+  ...     _ = pathlib.Path(config.data_dir, f'{split}.csv').write_text('10,"Felis"," a genus of cats"\\n')
+  ...   task = make_task(config)
+  >>> task.train['input'][0, :4], task.frozen['constants']['embedding'].shape
+  (array([1, 2, 0, 0], dtype=int32), (3, 50))
+  """
   splits, embedding = load_dbpedia(config.data_dir, lowercase=config.lowercase, length=config.length)
   train, test = ({'input': s['tokens'], 'label': s['label']} for s in (splits.train, splits.test))
-  return classification_task(TextCNN(), train, test, splits.class_names, {'embedding': embedding}, dropout=True)
+  model = TextCNN(conv_form=config.conv_form)
+  return classification_task(model, train, test, splits.class_names, {'embedding': embedding}, dropout=True)

@@ -41,6 +41,12 @@ class Account(NamedTuple):
     after: those that wait for the local steps.
     formula: the bytes of a round as `vrl_jax.communication` counts them, without compiling.
     sent: the bytes that a worker sends with ring all-reduces.
+
+  >>> sums = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
+  >>> Account('vrl_sgd', 20, 400, steps=[], beside=[], after=sums, formula=400, sent=700).compiled
+  400
+  >>> Account('s_sgd', 20, 400, steps=sums, beside=[], after=[], formula=8000, sent=14000).compiled
+  8000
   """
 
   algorithm: str
@@ -64,6 +70,12 @@ def account(config: ml_collections.ConfigDict) -> Account:
 
   Args:
     config: a whole config; its workers must be on at least two devices.
+
+  >>> from vrl_jax.config_files import load_config
+  >>> devices.prepare(2)
+  >>> counted = account(load_config('quadratic'))  # one float64, averaged once in a round of 20 steps
+  >>> counted.compiled, counted.formula, len(counted.steps)
+  (8, 8, 0)
   """
   config = copy.deepcopy(config)
   config.init_epochs = 0.0  # the weights do not matter
@@ -73,7 +85,7 @@ def account(config: ml_collections.ConfigDict) -> Account:
     if len(experiment.arrangement.devices) < 2:
       raise UserError(f'workers={config.workers} on one device: nothing crosses a network; give --config.devices')
     engine, period = experiment.engine, max(2, experiment.periods.period)  # a scan of one step is no loop any more
-    state, items = engine.init(experiment.params), experiment.feed.items(0, period, 1)
+    state, items = engine.init(*experiment.model), experiment.feed.items(0, period, 1)
     program = engine.compile('run', state, items, experiment.arrangement.replicate(np.int32(1)))
   found = collectives(program.as_text())
   in_round = [c for c in found if c.loops < 2]
@@ -81,7 +93,7 @@ def account(config: ml_collections.ConfigDict) -> Account:
   return Account(
     algorithm=config.algorithm,
     period=period,
-    parameters=sum(x.nbytes for x in jax.tree.leaves(experiment.params)),
+    parameters=sum(x.nbytes for x in jax.tree.leaves(experiment.model.params)),
     steps=[c for c in found if c.loops >= 2],
     beside=[c for c in in_round if not c.needs_loop],
     after=[c for c in in_round if c.needs_loop],
@@ -91,7 +103,14 @@ def account(config: ml_collections.ConfigDict) -> Account:
 
 
 def table(accounts: Sequence[Account]) -> str:
-  """The accounts for people."""
+  """The accounts for people.
+
+  >>> after = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
+  >>> print(table([Account('vrl_sgd', 20, 400, [], [], after, formula=400, sent=700)]))
+  400 B of parameters, a round of 20 steps
+           in every step  beside the steps  after the steps      a round  formula  sent per worker
+  VRL-SGD  –              –                 1 all-reduce, 400 B  400 B    400 B    700 B
+  """
   titles = ['', 'in every step', 'beside the steps', 'after the steps', 'a round', 'formula', 'sent per worker']
   rows = [titles]
   for one in accounts:
@@ -109,7 +128,11 @@ def _describe(some):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns the exit status."""
+  """Runs the command; returns the exit status.
+
+  >>> main(['--config', 'nothing'])  # says on stderr what configs there are
+  2
+  """
   parser = argparse.ArgumentParser(
     prog='python -m vrl_jax.tools.communication', description=__doc__.split('\n')[0], add_help=False
   )
@@ -119,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(__doc__)
     return 0
   try:
-    config, _ = parse(['communication', *rest])
+    config, *_ = parse(['communication', *rest])
     devices.prepare(config.devices, workers=config.workers)
     configs = [_with_algorithm(config, name) for name in ALGORITHMS] if args.all else [config]
     accounts = [account(one) for one in configs]

@@ -36,7 +36,15 @@ Splits = dict[str, list[tuple[str, int]]]  # name of the split -> (name of the i
 
 
 def open_images(path: pathlib.Path) -> tuple[list[str], Read]:
-  """The names of all files in a folder or zip (from where wnids.txt lies), and the function that reads one."""
+  """The names of all files in a folder or zip (from where wnids.txt lies), and the function that reads one.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   _ = pathlib.Path(folder, 'wnids.txt').write_text('n01443537\\n')
+  ...   names, read = open_images(pathlib.Path(folder))
+  ...   names, read('wnids.txt')
+  (['wnids.txt'], b'n01443537\\n')
+  """
   if path.is_dir():
     names = [file.relative_to(path).as_posix() for file in path.rglob('*.*')]
     return names, lambda name: (path / name).read_bytes()
@@ -51,7 +59,15 @@ def open_images(path: pathlib.Path) -> tuple[list[str], Read]:
 
 
 def find_splits(names: Sequence[str], read: Read, limit_per_class: int | None = None) -> Splits:
-  """The images of `train` and of `test` (the original's val), at most the first `limit_per_class` of each class."""
+  """The images of `train` and of `test` (the original's val), at most the first `limit_per_class` of each class.
+
+  >>> files = {'wnids.txt': b'n02\\nn01', 'val/val_annotations.txt': b'val_0.JPEG\\tn01\\t0\\t0\\t62\\t57'}
+  >>> files |= {f'train/{wnid}/images/{wnid}_{i}.JPEG': b'' for wnid in ('n01', 'n02') for i in (10, 9)}
+  >>> for split, rows in find_splits(list(files), files.get, limit_per_class=1).items():
+  ...   print(split, rows)
+  train [('train/n02/images/n02_9.JPEG', 0), ('train/n01/images/n01_9.JPEG', 1)]
+  test [('val/images/val_0.JPEG', 1)]
+  """
   for needed in ('wnids.txt', 'val/val_annotations.txt'):
     if needed not in names:
       raise DataError(f'{needed} is missing: --images must be the folder or zip with wnids.txt, train/ and val/ in it')
@@ -79,7 +95,16 @@ def _round_the_classes(by_class: list[list[str]], limit: int | None) -> list[tup
 
 
 def load_image(read: Read, name: str) -> np.ndarray:
-  """One image as uint8 [299, 299, 3]; grey ones become RGB."""
+  """One image as uint8 [299, 299, 3]; grey ones become RGB.
+
+  >>> import importlib.util
+  >>> if importlib.util.find_spec('PIL'):
+  ...   from PIL import Image
+  ...   jpeg = io.BytesIO()
+  ...   Image.new('L', (64, 64), 128).save(jpeg, 'jpeg')
+  ...   load_image({'grey.JPEG': jpeg.getvalue()}.get, 'grey.JPEG').shape
+  (299, 299, 3)
+  """
   from PIL import Image
 
   try:
@@ -96,7 +121,7 @@ def inception_v3(weights: str) -> Callable[[np.ndarray], np.ndarray]:
     import keras
     import PIL  # noqa: F401
   except ImportError as error:
-    raise UserError(f"no module {error.name}: pip install 'keras>=3.12' 'pillow>=12' (the extra `features`)") from error
+    raise UserError(f"no module {error.name}: pip install 'keras>=3.15' 'pillow>=13' (the extra `features`)") from error
   keras.config.set_image_data_format('channels_last')
   keras.utils.set_random_seed(0)
   build = functools.partial(keras.applications.InceptionV3, False, pooling='avg', input_shape=(_SIDE, _SIDE, 3))
@@ -111,7 +136,14 @@ def inception_v3(weights: str) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def write_atomically(path: pathlib.Path, write: Callable[[io.BufferedWriter], object]) -> None:
-  """Writes a file that is either whole or not there."""
+  """Writes a file that is either whole or not there.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   write_atomically(pathlib.Path(folder, 'new', 'x.npy'), functools.partial(np.save, arr=np.arange(3)))
+  ...   np.load(pathlib.Path(folder, 'new', 'x.npy'))
+  array([0, 1, 2])
+  """
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(path.name + '.tmp')
   with temporary.open('wb') as file:
@@ -122,7 +154,19 @@ def write_atomically(path: pathlib.Path, write: Callable[[io.BufferedWriter], ob
 
 
 def open_parts(folder: pathlib.Path, settings: dict) -> None:
-  """Readies the folder of part files; refuses one with parts that were made with other settings."""
+  """Readies the folder of part files; refuses one with parts that were made with other settings.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   folder = pathlib.Path(name)
+  ...   open_parts(folder, {'batch_size': 32})
+  ...   np.save(folder / 'train-0000000.npy', np.zeros(2))
+  ...   try:
+  ...     open_parts(folder, {'batch_size': 64})
+  ...   except UserError as error:
+  ...     print(str(error).removeprefix(name)[:57])
+   was begun with other settings (batch_size was 32, is 64)
+  """
   file = folder / 'settings.json'
   before = json.loads(file.read_text()) if any(folder.glob('*.npy')) else settings
   if other := [f'{key} was {before[key]}, is {value}' for key, value in settings.items() if before[key] != value]:
@@ -131,7 +175,18 @@ def open_parts(folder: pathlib.Path, settings: dict) -> None:
 
 
 def extract(splits: Splits, load: Callable, model: Callable, output: pathlib.Path, batch_size: int) -> None:
-  """Makes the parts that are missing, then `output` of all of them, then removes them."""
+  """Makes the parts that are missing, then `output` of all of them, then removes them.
+
+  >>> import tempfile
+  >>> brightness = lambda images: np.repeat(images.mean(axis=(1, 2)), 2048, axis=1)  # a model for the example
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   output = pathlib.Path(folder, 'features.npz')
+  ...   splits = {'train': [('a', 0), ('b', 1)], 'test': [('b', 1)]}
+  ...   extract(splits, lambda name: np.full((4, 4, 1), {'a': 0, 'b': 255}[name]), brightness, output, batch_size=2)
+  ...   features = dict(np.load(output))
+  >>> features['x_train'][:, 0], features['y_test']
+  (array([-1.,  1.], dtype=float16), array([1], dtype=int32))
+  """
   folder, size = output.with_name(output.name + '.parts'), batch_size * _BATCHES_PER_PART
   arrays = {}
   with futures.ThreadPoolExecutor(8) as pool, tqdm.tqdm(total=sum(map(len, splits.values())), unit='image') as bar:
@@ -159,7 +214,13 @@ def _features(images, model: Callable, batch_size: int) -> np.ndarray:
 
 
 def run(images: pathlib.Path, output: pathlib.Path, weights: str, batch_size: int, limit_per_class: int | None) -> None:
-  """What the command does; the arguments are its flags."""
+  """What the command does; the arguments are its flags.
+
+  >>> run(pathlib.Path('images'), pathlib.Path('features.txt'), 'random', batch_size=32, limit_per_class=None)
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: features.txt must end in .npz
+  """
   if batch_size < 1 or (limit_per_class is not None and limit_per_class < 1):
     raise UserError(f'batch_size={batch_size}, limit_per_class={limit_per_class}, must be >= 1')
   if output.suffix != '.npz' or output.exists():
@@ -178,7 +239,11 @@ def run(images: pathlib.Path, output: pathlib.Path, weights: str, batch_size: in
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line; returns the exit status."""
+  """The command line; returns the exit status.
+
+  >>> main(['--images=nowhere', '--output=features.npz', '--weights=random'])  # says on stderr what is missing
+  3
+  """
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--images', type=pathlib.Path, required=True, help='tiny-imagenet-200, or its zip')
   parser.add_argument('--output', type=pathlib.Path, required=True, help='the .npz file to write')

@@ -12,15 +12,22 @@ from collections.abc import Sequence
 from vrl_jax import theory
 from vrl_jax.algorithms import ALGORITHMS
 from vrl_jax.report import names
+from vrl_jax.tools.arguments import positive, whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns the exit status."""
+  """Runs the command; returns the exit status.
+
+  >>> main(['--steps', '10000', '--workers', '4', '--smoothness', '1', '--noise', '2'])  # doctest: +ELLIPSIS
+  T = 10,000 steps, N = 4 workers
+  ...
+  0
+  """
   parser = argparse.ArgumentParser(prog='python -m vrl_jax.tools.period', description=__doc__.split('\n')[0])
-  parser.add_argument('--steps', type=_whole, required=True, metavar='T', help='the steps of each worker')
-  parser.add_argument('--workers', type=_whole, required=True, metavar='N')
-  parser.add_argument('--smoothness', type=_positive, metavar='L', help="the gradients' Lipschitz constant")
-  parser.add_argument('--noise', type=_positive, metavar='SIGMA', help='the deviation of a gradient, as a vector')
+  parser.add_argument('--steps', type=whole, required=True, metavar='T', help='the steps of each worker')
+  parser.add_argument('--workers', type=whole, required=True, metavar='N')
+  parser.add_argument('--smoothness', type=positive, metavar='L', help="the gradients' Lipschitz constant")
+  parser.add_argument('--noise', type=positive, metavar='SIGMA', help='the deviation of a gradient, as a vector')
   args = parser.parse_args(argv)
   print(table(args.steps, args.workers))
   if args.smoothness and args.noise:
@@ -48,7 +55,12 @@ def _cell(bound, steps):
 
 
 def corollary(steps: int, workers: int, smoothness: float, noise: float) -> str:
-  """The corollary's learning rate and period with their constants."""
+  """The corollary's learning rate and period with their constants.
+
+  >>> print(corollary(steps=1_000_000, workers=4, smoothness=1.0, noise=1.0))
+  VRL-SGD with linear speed-up: γ = (N/T)^½/σ = 0.002, k ≤ σT^½/(√72·L·N^1.5) = 14.73
+  γ is within the theorem, which needs γ ≤ min(1/(2L), 1/(√72·kL)) = 0.008418
+  """
   rate = theory.speedup_learning_rate(steps, workers, noise)
   period = theory.speedup_period(steps, workers, smoothness, noise)
   limit = theory.largest_learning_rate(smoothness, theory.whole_period(period))
@@ -57,20 +69,6 @@ def corollary(steps: int, workers: int, smoothness: float, noise: float) -> str:
     f'VRL-SGD with linear speed-up: γ = (N/T)^½/σ = {rate:.4g}, k ≤ σT^½/(√72·L·N^1.5) = {period:.4g}\n'
     f'γ is {verdict} the theorem, which needs γ ≤ min(1/(2L), 1/(√72·kL)) = {limit:.4g}'
   )
-
-
-def _whole(text):
-  value = int(text)
-  if value < 1:
-    raise argparse.ArgumentTypeError(f'{text} must be at least 1')
-  return value
-
-
-def _positive(text):
-  value = float(text)
-  if not value > 0:
-    raise argparse.ArgumentTypeError(f'{text} must be positive')
-  return value
 
 
 if __name__ == '__main__':

@@ -20,7 +20,19 @@ from vrl_jax.errors import UserError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns the exit status."""
+  """Runs the command; returns the exit status.
+
+  >>> import tempfile
+  >>> import numpy as np
+  >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
+  ...   x, y = np.zeros((3, 2048), np.float16), np.array([0, 7, 199])
+  ...   np.savez(pathlib.Path(folder, 'inception_v3_features.npz'), x_train=x, y_train=y, x_test=x, y_test=y)
+  ...   main(['tiny_imagenet', '--data_dir', folder])
+  Tiny ImageNet (features): 3 training and 3 test examples, 200 classes (0 to 199)
+    feature: float16 (2048,), label: int32 ()
+    in ...
+  0
+  """
   parser = argparse.ArgumentParser(prog='python -m vrl_jax.tools.prepare_data', description=__doc__.split('\n')[0])
   parser.add_argument('name', choices=prepare.NAMES)
   parser.add_argument('--data_dir', help='folder with the data sets, as in the README')

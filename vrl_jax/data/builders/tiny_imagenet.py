@@ -12,6 +12,11 @@ class TinyImagenet(tfds.core.GeneratorBasedBuilder):
 
   Takes the unpacked folder `tiny-imagenet-200` from the manual folder if it is there, else `tiny-imagenet-200.zip` from
   the manual folder or the network.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   TinyImagenet(data_dir=folder).info.features['image'].shape
+  (64, 64, 3)
   """
 
   VERSION = tfds.core.Version('1.0.0')
