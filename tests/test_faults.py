@@ -1,5 +1,7 @@
 """Real processes that are stopped, killed, starved and robbed of their files."""
 
+import asyncio
+import gc
 import json
 import os
 import random
@@ -25,6 +27,7 @@ from launches import (
   wait_until,
 )
 
+from vrl_jax import restore
 from vrl_jax.errors import DataError
 from vrl_jax.signals import Interrupted
 from vrl_jax.train import train_and_evaluate
@@ -303,6 +306,18 @@ def test_a_full_disk_ends_the_run_with_one_line(whole, small_disk):
   assert (status, err) == (0, '')
   assert summary(run)['resumed_from_step'] > 0
   same_run(run, whole)
+
+
+@pytest.mark.parametrize('why, told', [('tensorstore_spec=…: No space left on device', 0), ('a bug of the user', 1)])
+def test_arrays_that_fail_after_the_first_are_not_told_again(caplog, why, told):
+  restore.hush_stragglers()
+  loop = asyncio.new_event_loop()
+  failed = loop.create_future()
+  failed.set_exception(ValueError(why))
+  del failed  # nobody asked why: asyncio logs it
+  gc.collect()
+  loop.close()
+  assert len(caplog.records) == told
 
 
 def test_a_read_only_folder(small_disk):

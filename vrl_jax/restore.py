@@ -5,6 +5,7 @@ they are: config, names, types, shapes and checksums.
 """
 
 import functools
+import logging
 import pathlib
 import sys
 import textwrap
@@ -242,10 +243,10 @@ def reason(error: Exception) -> str:
 
 @functools.cache
 def hush_stragglers() -> None:
-  """Keeps TensorStore from printing tracebacks of its own.
+  """Keeps TensorStore and asyncio from printing tracebacks of their own.
 
-  When one array cannot be read or written, Orbax closes its event loop while TensorStore is still at work on the
-  others, and each of them then complains that it is closed.
+  When one array cannot be read or written, Orbax reports that one and closes its event loop. Of the others, those still
+  at work then complain that it is closed, and those that failed too that nobody asked why.
 
   >>> hush_stragglers()  # for the rest of the process
   >>> hush_stragglers()  # a second call changes nothing
@@ -259,6 +260,12 @@ def hush_stragglers() -> None:
       before(unraisable)
 
   sys.unraisablehook = hook
+  logging.getLogger('asyncio').addFilter(_is_no_straggler)
+
+
+def _is_no_straggler(record):
+  error = record.exc_info[1] if record.exc_info else None
+  return not ('never retrieved' in record.getMessage() and 'tensorstore' in str(error))
 
 
 def _set_aside(workdir, step):
