@@ -26,6 +26,7 @@ def run(quick: bool) -> Iterator[str]:
   yield _dispatch(repeats)
   yield _mean(repeats)
   yield _devices(1 if quick else 2)
+  yield _threads(1 if quick else 2)
 
 
 def _side_by_side(title, name, benches, repeats, count=None):
@@ -50,8 +51,8 @@ def _at_once(repeats):
   for name, workers, sizes in (
     ('lenet', 8, (4, 2, 1)),
     ('lenet', 64, (4, 2, 8, 32)),
-    ('textcnn', 64, (4, 2, 32)),
-    ('mlp', 32, (16, 4)),
+    ('textcnn', 8, (1, 2, 4)),
+    ('mlp', 8, (4, 2, 1)),
   ):
     benches = {str(n): Bench(name, 'vrl_sgd', workers=workers, period=5, shard=64, at_once=n) for n in sizes}
     title = f'{name}, {workers} workers on 2 devices, k = 5, at once on each'
@@ -120,13 +121,22 @@ def _mean_of_flat(tree):
 
 
 def _devices(repeats):
-  """Each number of devices in a process of its own, as it is fixed when JAX starts."""
-  rows = [['ex/s of 8 workers as', '2 devices x 4', '8 devices x 1', '1 device x 8']]
-  for name in _COUNT:
-    rates = {count: [] for count in (2, 8, 1)}
+  options = {f'{count} device{"s" * (count > 1)} x {8 // count}': {'devices': count} for count in (2, 8, 1)}
+  return _in_processes('ex/s of 8 workers as', options, repeats)
+
+
+def _threads(repeats):
+  options = {f'{threads} threads': {'devices': 2, 'threads': threads} for threads in (2, 3, 4, 16)}
+  return _in_processes('ex/s on 2 devices, 2 cores, with', options, repeats)
+
+
+def _in_processes(title, options, repeats):
+  """Each option in processes of its own, as it is fixed when JAX starts."""
+  rows = [[title, *options]]
+  for name, count in _COUNT.items():
+    rates = {option: [] for option in options}
     for _ in range(repeats):
-      for count, found in rates.items():
-        measured = fresh.measure(name, devices=count, rounds=_COUNT[name], repeats=5)
-        found.append(measured['examples_per_second'])
+      for option, found in rates.items():
+        found.append(fresh.measure(name, rounds=count, repeats=5, **options[option])['examples_per_second'])
     rows.append([name, *(f'{statistics.median(found):,.0f}' for found in rates.values())])
   return table(rows)

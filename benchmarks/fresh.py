@@ -9,12 +9,15 @@ import pathlib
 import subprocess
 import sys
 
+from vrl_jax.devices import untouched_environment
 
-def measure(name: str, **flags: object) -> dict[str, float]:
-  """Runs this module in a new process."""
+
+def measure(name: str, *, threads: int | None = None, **flags: object) -> dict[str, float]:
+  """Runs this module in a new process; `threads` is the size of JAX's pool, if it is not to choose."""
   command = [sys.executable, '-m', 'benchmarks.fresh', name]
   command += [f'--{key}={value}' for key, value in flags.items()]
-  return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+  environment = untouched_environment() | ({'PJRT_NPROC': str(threads)} if threads else {})
+  return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 
 def _peak_megabytes():

@@ -25,14 +25,14 @@ def run(quick: bool) -> Iterator[str]:
   with contextlib.ExitStack() as stack:
     pytorch = {count: stack.enter_context(_PyTorch(count)) for count in PROCESSES}
     for name in SETTINGS:
-      rows = [[name, a, *_compare(name, a, pytorch, repeats=1 if quick else 3)] for a in ALGORITHMS]
+      rows = [[name, a, *_compare(name, a, pytorch, repeats=1 if quick else 5)] for a in ALGORITHMS]
       yield table([heading, *rows])
 
 
 def _compare(name, algorithm, pytorch, repeats):
   """Runs all in turn; a repeat's ratio is to the best PyTorch in it."""
   bench = Bench(name, algorithm)
-  rounds = {'lenet': 3, 'textcnn': 1, 'mlp': 2}[name]
+  rounds = {'lenet': 10, 'textcnn': 1, 'mlp': 3}[name]  # about a second each
   bench(rounds)
   ours, theirs = [], {count: [] for count in pytorch}
   for repeat in range(repeats):

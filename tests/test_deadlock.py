@@ -43,6 +43,32 @@ def test_thousands_of_unblocked_rounds_finish():
   assert _python(_ROUNDS, 3000, timeout=600)[0] == 'finished'
 
 
+_ENGINE = """
+import sys
+from vrl_jax import arrangement, devices, rounds
+devices.prepare({devices})
+import numpy as np, optax, vrl_jax
+
+algorithm = vrl_jax.vrl_sgd(optax.sgd(0.01), axis_name=rounds.AXES)
+supply = rounds.Supply(data=None, shared=True, fetch=lambda data, item: item)
+loss = lambda x, frozen, target, rng: ((x - target) ** 2).sum()
+engine = rounds.Engine(algorithm, loss, arrangement.arrange(workers=8, devices={devices}), supply)
+items = engine.arrangement.split(np.ones((8, 1, 2, 1), np.float32))
+state = engine.init(np.zeros({size}, np.float32))
+for i in range(int(sys.argv[1])):
+  state, _ = engine.run(state, items, 1)  # nothing waits
+  if i % 3 == 0:
+    model = engine.consensus(state)
+print('finished')
+"""
+
+
+@pytest.mark.parametrize('devices, size', [(2, 4), (2, 100_000), (8, 4)])
+def test_the_engine_needs_no_more_than_a_thread_a_device(devices, size):
+  code = _ENGINE.format(devices=devices, size=size)
+  assert _python(code, 2000, timeout=600, PJRT_NPROC=str(devices)) == ['finished']
+
+
 _PRINT = """
 import os
 {first}
@@ -59,6 +85,7 @@ print(os.environ.get('PJRT_NPROC'))
     ("import jax; jax.config.update('jax_num_cpu_devices', 12)", '', {}, '24'),
     ('', '', {'XLA_FLAGS': '--xla_force_host_platform_device_count=10'}, '20'),
     ('', 'vrl_jax.devices.prepare(1)', {}, 'None'),
+    ('', 'vrl_jax.devices.prepare(10)', {}, '10'),
     ('', 'vrl_jax.devices.prepare(24)', {'PJRT_NPROC': '5'}, '5'),
   ],
 )

@@ -13,6 +13,7 @@ from vrl_jax import hosts
 from vrl_jax.errors import UserError
 
 DEVICE_AXIS = 'devices'
+_running = None  # a result of the last program that was launched on CPU devices
 
 
 class Arrangement(NamedTuple):
@@ -92,15 +93,14 @@ class Arrangement(NamedTuple):
     Arguments and results are global arrays, and `lower` of the result takes them too.
     """
     mapped = jax.pmap(fun, axis_name=DEVICE_AXIS, devices=self.devices, **kwargs)
-    if self.is_local:
-      return mapped
 
-    def globally(*args):
+    def launched(*args):
+      out = in_turn(mapped, *args)
       # JAX takes global arguments as they are, but returns each process its own devices' part of the results.
-      return jax.tree.map(self._rejoined, mapped(*args))
+      return out if self.is_local else jax.tree.map(self._rejoined, out)
 
-    globally.lower = mapped.lower
-    return globally
+    launched.lower = mapped.lower
+    return launched
 
   def _rejoined(self, x):
     shards = [shard.data for shard in x.addressable_shards]
@@ -138,6 +138,28 @@ class Arrangement(NamedTuple):
     if not self.is_local:
       hosts.wait_for_all()
       jax.block_until_ready(_collective(self, lax.psum)(self.replicate(np.int32(0))))
+
+
+def in_turn(program: Callable, *args: Any) -> Any:
+  """Calls a program of several devices; on CPU, when the one before it has ended.
+
+  There each device's part of a program holds a thread while it waits for the others. Parts of two programs could take
+  all threads, and wait for parts that then have none: with one program at a time a thread a device is enough, and threads
+  beyond that only take the cores from those that work (see `vrl_jax.devices`). What the host prepares for the next
+  program still overlaps with this one.
+
+  >>> spread = arrange(workers=1)
+  >>> in_turn(jax.pmap(lambda x: 2 * x), spread.replicate(np.float32(3.0))).tolist()
+  [6.0]
+  """
+  global _running
+  before, _running = _running, None
+  if before is not None and not before.is_deleted():
+    before.block_until_ready()
+  out = program(*args)
+  on_cpu = [x for x in jax.tree.leaves(out) if next(iter(x.devices())).platform == 'cpu']
+  _running = min(on_cpu, key=lambda x: x.nbytes, default=None)  # any will do, and it is kept in memory
+  return out
 
 
 @functools.lru_cache(maxsize=16)

@@ -1,10 +1,14 @@
 """The process's devices: virtual CPU devices that do not dead-lock, and how many to use.
 
 With several virtual devices on few cores, JAX's CPU client (0.10) can run out of threads: each device's part of a
-collective occupies one while it waits for the others, and a loop that does not block aborts after 40 s, or hangs for
-ever across processes. `PJRT_NPROC` sizes the pool; two threads a device suffice. It is read once, when the backend
-starts, so `import vrl_jax` already sets it for eight devices; `prepare` sets it exactly (a larger pool than needed
-costs speed: 20 % on an MLP with two devices and 16 threads).
+program holds one while it waits for the others in a collective, and a loop that does not block aborts after 40 s, or
+hangs for ever across processes. `PJRT_NPROC` sizes the pool. It is read once, when the backend starts, so
+`import vrl_jax` already sets it for anybody's loop over eight devices, two threads each, which suffices. `prepare` is for
+our own programs, which run one at a time (`arrangement.in_turn`) and need one thread a device; with several processes two.
+
+Threads beyond the cores cost much, because idle ones spin. `python -m benchmarks choices`, 2 devices on 2 cores, examples
+per second with 2, 4 and 16 threads: LeNet 73,633, 49,043, 34,095; TextCNN 37,495, 25,354, 21,491; MLP 18,687, 18,174,
+14,628.
 """
 
 import os
@@ -45,7 +49,7 @@ def guard_against_deadlock(num_cpu_devices: int | None = None) -> None:
   if backend_started() or os.environ.get('PJRT_NPROC') != _ours:
     return
   devices = num_cpu_devices or max(_requested_cpu_devices(), _DEFAULT_VIRTUAL_DEVICES)
-  threads = 2 * devices
+  threads = devices if num_cpu_devices and hosts.count() == 1 else 2 * devices
   if (devices > 1 or hosts.count() > 1) and threads > (os.cpu_count() or 1):
     _ours = os.environ['PJRT_NPROC'] = str(threads)
   elif _ours is not None:
@@ -104,8 +108,8 @@ def prepare(num_cpu_devices: int | None = None, *, workers: int = 1) -> None:
 def default_cpu_devices(workers: int) -> int:
   """The number of virtual CPU devices for `workers`: one a core, as far as it divides the workers.
 
-  On 2 cores, examples per second of VRL-SGD's rounds as 2 devices x 4 workers and as 8 x 1: an MLP of 2.3 M parameters
-  15,000 and 5,800, LeNet 46,000 and 48,000.
+  `python -m benchmarks choices` on 2 cores, examples per second of 8 workers as 2 devices x 4, as 8 x 1 and as 1 x 8:
+  LeNet 73,319, 64,056, 47,181; TextCNN 37,070, 31,454, 24,476; an MLP of 2.3 M parameters 20,088, 6,336, 17,743.
 
   >>> default_cpu_devices(workers=1), 6 % default_cpu_devices(workers=6)
   (1, 0)

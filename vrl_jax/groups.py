@@ -4,32 +4,40 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.extend.core
 from jax import lax
 
-_AT_ONCE = 4
-_SMALL_MODEL = 2 << 20
+_LARGE_MODEL = 2 << 20
+_CACHED = 3 << 20
 
 
-def workers_at_once(platform: str, parameter_bytes: int, chosen: int | None = None) -> int | None:
+def workers_at_once(platform: str, parameter_bytes: int, largest_bytes: int, chosen: int | None = None) -> int | None:
   """The workers of a device that compute their gradients at once; None for all.
 
-  LeNet, 64 workers on 2 CPU devices, microseconds for each worker's step on a busy machine, best of 5: 699 in groups of
-  4, 698 of 2, 1,438 of 8, 2,070 all 32 at once. 8 workers on 2 devices, time relative to groups of 4: LeNet 1.07 and 1.17
-  in groups of 2 and 1, TextCNN 0.95 and 0.91, the MLP, whose parameters would be copied, 1.39 and 3.83.
-  These come from scratch scripts; `python -m benchmarks choices` is to measure
-  them anew.
+  On CPU: as many as keep the largest array of the gradient below 3 MB, but all of them if the model is so large that
+  copying its parameters into groups costs more.
+
+  `python -m benchmarks choices` on 2 cores, k = 5, time relative to the choice: LeNet, 64 workers on 2 devices, groups of
+  4 chosen: 0.98 in groups of 2, 1.19 of 8, 1.62 all 32 at once; TextCNN, 8 workers, groups of 1 chosen: 1.59 in groups of
+  2, 2.06 of 4; the MLP, 8 workers, no groups: 1.28 in groups of 2, 3.11 of 1.
 
   Args:
     platform: such as 'cpu'.
     parameter_bytes: of one worker's model.
+    largest_bytes: of the largest array in the gradient of one worker's mini-batch.
     chosen: a number to take instead; None chooses.
 
-  >>> workers_at_once('cpu', 250_000), workers_at_once('cpu', 9_200_000), workers_at_once('gpu', 250_000)
-  (4, None, None)
+  >>> lenet, textcnn, mlp = (250_000, 691_200), (257_000, 7_372_800), (9_200_000, 8_388_608)
+  >>> workers_at_once('cpu', *lenet), workers_at_once('cpu', *textcnn), workers_at_once('cpu', *mlp)
+  (4, 1, None)
+  >>> print(workers_at_once('gpu', *lenet))
+  None
   """
   if chosen:
     return chosen
-  return _AT_ONCE if platform == 'cpu' and parameter_bytes <= _SMALL_MODEL else None
+  if platform != 'cpu' or parameter_bytes > _LARGE_MODEL:
+    return None
+  return max(1, _CACHED // max(1, largest_bytes))
 
 
 def over_workers(fun: Callable[..., Any], platform: str, chosen: int | None = None) -> Callable[..., Any]:
@@ -37,16 +45,25 @@ def over_workers(fun: Callable[..., Any], platform: str, chosen: int | None = No
 
   >>> import jax.numpy as jnp
   >>> square = over_workers(lambda x: x**2, 'cpu')
-  >>> program = lambda workers: str(jax.make_jaxpr(jax.vmap(square))(jnp.ones(workers)))
-  >>> 'scan' in program(16), 'scan' in program(4)  # four groups of four, or one
+  >>> program = lambda workers: str(jax.make_jaxpr(jax.vmap(square))(jnp.ones((workers, 100_000))))
+  >>> 'scan' in program(16), 'scan' in program(4)  # groups of seven, or one
   (True, False)
   """
 
   def mapped(params, *args):
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (params, *args))
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(params))
-    return in_groups(fun, workers_at_once(platform, size, chosen))(params, *args)
+    largest = 0 if chosen else _largest_bytes(jax.make_jaxpr(fun)(*shapes).jaxpr)
+    return in_groups(fun, workers_at_once(platform, size, largest, chosen))(params, *args)
 
   return mapped
+
+
+def _largest_bytes(jaxpr):
+  """Of the arrays that a program computes."""
+  own = [v.aval.size * v.aval.dtype.itemsize for equation in jaxpr.eqns for v in equation.outvars]
+  inner = [_largest_bytes(sub) for e in jaxpr.eqns for sub in jax.extend.core.jaxprs_in_params(e.params)]
+  return max(own + inner, default=0)
 
 
 def in_groups(fun: Callable[..., Any], size: int | None) -> Callable[..., Any]:

@@ -12,13 +12,11 @@ def choose_form(form: str = 'auto') -> str:
   """Resolves 'auto' to the fastest form of convolution on this backend: 'patches' on CPU, 'xla' elsewhere.
 
   XLA's CPU backend runs a convolution inside `lax.scan` as a plain loop, and one with a kernel per worker (vmap) as a
-  grouped convolution, slower still. Measured on 2 cores (AVX-512), 8 workers as 2 devices x 4, rounds of Local SGD,
-  examples per second:
+  grouped convolution, slower still. `python -m benchmarks choices` on 2 cores (AVX-512), 8 workers as 2 devices x 4,
+  rounds of Local SGD, examples per second:
 
-    LeNet, b = 32, k = 20:    xla  2,800, patches 48,000  (patches in NHWC 13,000, in (C, H, W, B) 20,000)
-    TextCNN, b = 64, k = 10:  xla    650, patches 18,500  (windows in NWC 14,700)
-
-  `python -m benchmarks choices` measures the two forms beside each other.
+    LeNet, b = 32, k = 20:   xla 3,306, patches 72,175
+    TextCNN, b = 64, k = 4:  xla   743, patches 35,858
 
   GPUs and TPUs have real convolution kernels, so XLA's own form stays in use there.
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from vrl_jax.models import convolution, windows
+from vrl_jax.models import convolution, winograd
 
 
 class TextCNN(nn.Module):
@@ -62,4 +62,4 @@ def _xla_conv_max(words, layers):
   return jnp.concatenate([x.max(axis=1) for x in maps], axis=-1)
 
 
-_CONV_MAX = {'xla': _xla_conv_max, 'patches': windows.conv_max}
+_CONV_MAX = {'xla': _xla_conv_max, 'patches': winograd.conv_max}
