@@ -13,6 +13,7 @@ from vrl_jax.config import default_config
 from vrl_jax.data.feed import Feed
 from vrl_jax.data.partition import by_class
 from vrl_jax.data.stream import index_stream
+from vrl_jax.groups import over_workers
 from vrl_jax.models.lenet import LeNet
 from vrl_jax.models.mlp import MLP
 from vrl_jax.models.textcnn import TextCNN
@@ -98,17 +99,18 @@ class Bench:
 
 
 class BareGradient:
-  """The same mini-batch gradients as a `Bench`'s rounds, in the same layout, with no optimizer and no communication."""
+  """The same mini-batch gradients as a `Bench`'s, in the same layout and groups; no optimizer, no communication."""
 
   def __init__(self, bench: Bench):
     self._bench = bench
     supply, task = bench.feed.supply, bench.task
+    gradient = over_workers(jax.grad(task.loss), bench.arrangement.devices[0].platform)
 
     def worker(params, data, frozen, items):
       def step(carry, item):
         batch = supply.fetch(data, item)
         rng = jax.random.fold_in(jax.random.key(0), carry[0])
-        return (carry[0] + 1, jax.grad(task.loss)(params, frozen, batch, rng)), None
+        return (carry[0] + 1, gradient(params, frozen, batch, rng)), None
 
       zeros = jax.tree.map(lambda x: x * 0, params)
       flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)

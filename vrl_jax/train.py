@@ -173,7 +173,7 @@ class _Run:
     self.log(self.measuring.line(self.step, rounds, self.engine.consensus(self.state), scalars))
 
   def plain_rounds(self, start: int, length: int, count: int) -> None:
-    """Dispatches `count` rounds, the next ones before the last are done."""
+    """Dispatches `count` rounds; the next ones are prepared while the last are at work."""
     most = steps_per_dispatch(self.config.steps_per_dispatch, self.experiment.feed.on_device)
     capacity = max(1, most // length)
     pacer = self.pacers.setdefault(length, Pacer(capacity))
