@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from vrl_jax.models import convolution, tiles
+from vrl_jax.models import convolution, tiles, winograd
 from vrl_jax.models.lenet import LeNet
 from vrl_jax.models.mlp import MLP
 from vrl_jax.models.textcnn import TextCNN
@@ -157,6 +157,21 @@ def test_textcnn_forms_agree(length):
     loss_and_grads(TextCNN(conv_form=form), textcnn_params(), x, labels, embedding()) for form in ('xla', 'patches')
   ]
   assert_close(*results, 2e-6)
+
+
+def test_minimal_filtering_keeps_the_digits():
+  rng = np.random.default_rng(0)
+  to_outputs, of_kernel, of_inputs = winograd.minimal_filter(tile=4, taps=5)
+  inputs, kernel = rng.normal(size=(8, 50, 1000)), rng.normal(size=(5, 50))
+  exact = np.stack([np.einsum('scn,sc->n', inputs[i : i + 5], kernel) for i in range(4)])
+
+  def filtered(dtype):
+    at, g, bt, x, k = (a.astype(dtype) for a in (to_outputs, of_kernel, of_inputs, inputs, kernel))
+    return at @ np.einsum('pc,pcn->pn', g @ k, np.einsum('ps,scn->pcn', bt, x))
+
+  worst = lambda found: np.abs(found - exact).max() / exact.std()
+  assert worst(filtered(np.float64)) < 1e-14
+  assert worst(filtered(np.float32)) < 6e-6
 
 
 def test_textcnn_forms_agree_for_other_widths():

@@ -120,7 +120,8 @@ def default_cpu_devices(workers: int) -> int:
 def use_compilation_cache() -> None:
   """Keeps compiled programs in the user's cache folder, so that the second run starts at once.
 
-  A quadratic's run of 0.6 s took 0.3 s the second time.
+  `python -m benchmarks scaling` on 2 cores, from the start of Python to the end of LeNet's second round: 5.8 s with an empty
+  cache, 3.1 s with a full one.
 
   >>> before = jax.config.jax_compilation_cache_dir
   >>> use_compilation_cache()
