@@ -52,11 +52,13 @@ def _at_once(repeats):
     ('lenet', 8, (4, 2, 1)),
     ('lenet', 64, (4, 2, 8, 32)),
     ('textcnn', 8, (1, 2, 4)),
-    ('mlp', 8, (4, 2, 1)),
   ):
     benches = {str(n): Bench(name, 'vrl_sgd', workers=workers, period=5, shard=64, at_once=n) for n in sizes}
     title = f'{name}, {workers} workers on 2 devices, k = 5, at once on each'
     yield _side_by_side(title, name, benches, min(repeats, 5))
+  orders = {'one worker after another': None, '4 at once': 4, '2 at once': 2, '1 at once': 1}
+  benches = {title: Bench('mlp', 'vrl_sgd', at_once=n) for title, n in orders.items()}
+  yield _side_by_side('mlp, 8 workers on 2 devices, k = 20', 'mlp', benches, repeats)
 
 
 def _unroll(repeats):

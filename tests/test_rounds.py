@@ -12,7 +12,7 @@ import pytest
 import quadratics
 
 import vrl_jax
-from vrl_jax import rounds
+from vrl_jax import groups, rounds
 from vrl_jax.arrangement import arrange, first_copy
 from vrl_jax.errors import UserError
 from vrl_jax.groups import in_groups
@@ -148,6 +148,22 @@ def test_choices_do_not_change_the_trajectory(choice):
   engines = [_engine('vrl_sgd', **options) for options in ({}, choice)]
   states = [engine.run(_begin(engine), quadratics.items(engine, 7), 1)[0] for engine in engines]
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), *states)
+
+
+@pytest.mark.parametrize('devices', [2, 8])
+@every_algorithm
+def test_workers_of_a_large_model_step_one_after_another_unless_their_steps_communicate(name, devices, monkeypatch):
+  together = _engine(name, devices, at_once=8)
+  monkeypatch.setattr(groups, '_LARGE_MODEL', 0)
+  in_turn = _engine(name, devices)
+  states, texts = [], []
+  for engine in (together, in_turn):
+    state, items = _begin(engine), quadratics.items(engine, 3, count=2)
+    texts.append(engine.lower('run', state, items, engine.arrangement.replicate(np.int32(2))).as_text())
+    states.append(engine.run(state, items, 2)[0])
+  own_place = ['dynamic_update_slice' in text for text in texts]  # a worker's state goes back to it after its turn
+  assert own_place == [False, name not in ('s_sgd', 'd2', 'extra')]
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6), *states)
 
 
 def test_zero_rounds_change_nothing():

@@ -18,7 +18,7 @@ from jax import lax
 from vrl_jax.algorithms.base import AXIS, Algorithm, OnDevice, mean_over_workers, widened
 from vrl_jax.arrangement import DEVICE_AXIS, Arrangement, in_turn
 from vrl_jax.batch_stats import communicated, evaluated
-from vrl_jax.groups import over_workers
+from vrl_jax.groups import one_after_another, over_workers
 
 AXES = (DEVICE_AXIS, OnDevice(AXIS))
 """The `axis_name` of an algorithm that runs in this engine."""
@@ -146,13 +146,15 @@ class Engine:
     self._supply = supply
     self._compiled = {}
     gradient = jax.value_and_grad(loss if batch_stats else _with_no_stats(loss), has_aux=True)
+    platform = arrangement.devices[0].platform
     if batch_stats != 'sync':  # which needs all workers at the same time
-      gradient = over_workers(gradient, arrangement.devices[0].platform, at_once)
+      gradient = over_workers(gradient, platform, at_once)
     step = _local_step(algorithm, gradient, supply.fetch, seed)
+    period = one_after_another(_period(step, choose_unroll(unroll)), platform, at_once)
     communicate, agreed = _communicate(algorithm, batch_stats), consensus(algorithm, batch_stats)
     axes = (0, None if supply.shared else 0, None, 0)
     programs = {
-      'run': (_run(step, communicate, choose_unroll(unroll)), (*axes, None)),
+      'run': (_run(period, communicate), (*axes, None)),
       'measure': (_measure(algorithm, step, communicate), axes),
       'trace': (_trace(algorithm, step, communicate, agreed), axes),
     }
@@ -243,10 +245,10 @@ def _with_no_stats(loss):
 
 
 def _local_step(algorithm, value_and_grad, fetch, seed):
-  """`(state, data, frozen, item) -> (state, v_i)`: one step of one worker, with the direction it took."""
+  """`(state, data, frozen, worker, item) -> (state, v_i)`: one step of worker i, with the direction it took."""
 
-  def step(state, data, frozen, item):
-    rng = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), lax.axis_index(AXES))
+  def step(state, data, frozen, worker, item):
+    rng = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), worker)
     batch = fetch(data, item)
     frozen = Model(state.params, state.batch_stats).others(frozen)
     (value, stats), grads = value_and_grad(state.params, frozen, batch, rng)
@@ -260,13 +262,19 @@ def _local_step(algorithm, value_and_grad, fetch, seed):
   return step
 
 
-def _run(step, communicate, unroll):
+def _period(step, unroll):
+  def period(state, data, frozen, worker, items):
+    local_step = lambda state, item: (step(state, data, frozen, worker, item)[0], None)
+    return lax.scan(local_step, state, items, unroll=unroll)[0]
+
+  return period
+
+
+def _run(period, communicate):
   def run(state, data, frozen, items, rounds):
     def one_round(r, state):
       in_round = jax.tree.map(lambda x: x[r], items)
-      local_step = lambda state, item: (step(state, data, frozen, item)[0], None)
-      state, _ = lax.scan(local_step, state, in_round, unroll=unroll)
-      return communicate(state)
+      return communicate(period(state, data, frozen, lax.axis_index(AXES), in_round))
 
     # The number of rounds is an operand, so that however rounds are grouped, it is one program and the same bits.
     state = lax.fori_loop(0, rounds, one_round, state)
@@ -278,9 +286,10 @@ def _run(step, communicate, unroll):
 def _measure(algorithm, step, communicate):
   def measure(state, data, frozen, items):
     def body(carry, item):
-      return step(carry[0], data, frozen, item), None
+      return step(carry[0], data, frozen, worker, item), None
 
-    no_direction = jax.eval_shape(lambda: step(state, data, frozen, jax.tree.map(lambda x: x[0, 0], items))[1])
+    worker = lax.axis_index(AXES)
+    no_direction = jax.eval_shape(lambda: step(state, data, frozen, worker, jax.tree.map(lambda x: x[0, 0], items))[1])
     no_direction = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), no_direction)
     (state, direction), _ = lax.scan(body, (state, no_direction), jax.tree.map(lambda x: x[0], items))
     scalars = _scalars(algorithm, state, direction)
@@ -293,7 +302,7 @@ def _measure(algorithm, step, communicate):
 def _trace(algorithm, step, communicate, agreed):
   def trace(state, data, frozen, items):
     def body(state, item):
-      state, direction = step(state, data, frozen, item)
+      state, direction = step(state, data, frozen, lax.axis_index(AXES), item)
       scalars = _scalars(algorithm, state, direction)
       state = state._replace(loss_sum=jnp.zeros_like(state.loss_sum))
       return state, (scalars, agreed(state.params, state.opt_state, state.batch_stats))
