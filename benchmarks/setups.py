@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -13,7 +14,7 @@ from vrl_jax.config import default_config
 from vrl_jax.data.feed import Feed
 from vrl_jax.data.partition import by_class
 from vrl_jax.data.stream import index_stream
-from vrl_jax.groups import over_workers
+from vrl_jax.groups import one_after_another, over_workers
 from vrl_jax.models.lenet import LeNet
 from vrl_jax.models.mlp import MLP
 from vrl_jax.models.textcnn import TextCNN
@@ -99,22 +100,26 @@ class Bench:
 
 
 class BareGradient:
-  """The same mini-batch gradients as a `Bench`'s, in the same layout and groups; no optimizer, no communication."""
+  """The same mini-batch gradients as a `Bench`'s, in the same layout and order; no optimizer, no communication."""
 
   def __init__(self, bench: Bench):
     self._bench = bench
     supply, task = bench.feed.supply, bench.task
-    gradient = over_workers(jax.grad(task.loss), bench.arrangement.devices[0].platform)
+    platform = bench.arrangement.devices[0].platform
+    gradient = over_workers(jax.grad(task.loss), platform)
+
+    def steps(state, data, frozen, items):
+      def step(state, item):
+        params, _, count = state
+        rng = jax.random.fold_in(jax.random.key(0), count)
+        return (params, gradient(params, frozen, supply.fetch(data, item), rng), count + 1), None
+
+      return lax.scan(step, state, items)[0]
 
     def worker(params, data, frozen, items):
-      def step(carry, item):
-        batch = supply.fetch(data, item)
-        rng = jax.random.fold_in(jax.random.key(0), carry[0])
-        return (carry[0] + 1, gradient(params, frozen, batch, rng)), None
-
-      zeros = jax.tree.map(lambda x: x * 0, params)
+      start = params, jax.tree.map(jnp.zeros_like, params), jnp.zeros([], jnp.int32)
       flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
-      return lax.scan(step, (0, zeros), flat)[0][1]
+      return one_after_another(steps, platform)(start, data, frozen, flat)[1]
 
     mapped = jax.vmap(worker, (0, None if supply.shared else 0, None, 0), axis_name=rounds.AXES[1])
     self._program = bench.arrangement.pmap(mapped)
