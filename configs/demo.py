@@ -3,7 +3,7 @@
 python launch.py --config configs/demo.py --workdir runs/demo   (or: make demo)
 
 One minute on 2 cores. The classes are divided among the workers, and every algorithm starts from the same weights. Final
-train loss: S-SGD 0.041 with 1,200 communications; with 120 of them VRL-SGD 0.051, Local SGD 0.158, EASGD 0.268.
+train loss: S-SGD 0.041 with 1,200 communications; with 120 of them VRL-SGD 0.052, Local SGD 0.161, EASGD 0.267.
 
 The period (10), the rate (0.01) and the number of epochs were chosen so that the effect is plain on so little data; they
 are not the paper's. With k = 20 VRL-SGD was at 1.6 times S-SGD's loss after 40 epochs (Local SGD at 2.5), and with
