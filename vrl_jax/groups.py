@@ -87,10 +87,10 @@ def one_after_another(period: Callable[..., Any], platform: str, chosen: int | N
   """
 
   @jax.custom_batching.custom_vmap
-  def in_turn(state, *args):
+  def alone(state, *args):
     return period(state, *args)
 
-  @in_turn.def_vmap
+  @alone.def_vmap
   def _(axis_size, in_batched, state, *args):
     state = jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (axis_size, *x.shape)), state, in_batched[0])
 
@@ -105,7 +105,7 @@ def one_after_another(period: Callable[..., Any], platform: str, chosen: int | N
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
     if chosen or platform != 'cpu' or size <= _LARGE_MODEL or _communicates(jax.make_jaxpr(period)(state, *args).jaxpr):
       return period(state, *args)
-    return in_turn(state, *args)
+    return alone(state, *args)
 
   return mapped
 
