@@ -22,6 +22,7 @@ def run(quick: bool) -> Iterator[str]:
   repeats = 3 if quick else 7
   yield from _convolution()
   yield from _at_once(repeats)
+  yield from _tiles(repeats)
   yield from _unroll(repeats)
   yield _dispatch(repeats)
   yield _mean(repeats)
@@ -59,6 +60,13 @@ def _at_once(repeats):
   orders = {'one worker after another': None, '4 at once': 4, '2 at once': 2, '1 at once': 1}
   benches = {title: Bench('mlp', 'vrl_sgd', at_once=n) for title, n in orders.items()}
   yield _side_by_side('mlp, 8 workers on 2 devices, k = 20', 'mlp', benches, repeats)
+
+
+def _tiles(repeats):
+  sizes = {'of 1 MB': None, 'of 512 kB': 1 << 19, 'of 2 MB': 1 << 21, 'whole': 0}
+  for hidden, count in ((512, 2), (1024, 1), (2048, 1)):
+    benches = {key: Bench('mlp', 'vrl_sgd', hidden=(hidden,), tile_bytes=size) for key, size in sizes.items()}
+    yield _side_by_side(f'2048-{hidden}-200, matrices in tiles', 'mlp', benches, repeats, count=count)
 
 
 def _unroll(repeats):

@@ -70,6 +70,7 @@ class Bench:
     shard=512,
     unroll=None,
     at_once=None,
+    tile_bytes=None,
     **model,
   ):
     """Builds the engine; `model` are fields of the setting's model to change."""
@@ -82,9 +83,8 @@ class Bench:
     config = default_config()
     config.learning_rate, config.weight_decay = setting.learning_rate, 1e-4
     made = ALGORITHMS[algorithm](inner_optimizer(config, 1), axis_name=rounds.AXES)
-    self.engine = rounds.Engine(
-      made, self.task.loss, self.arrangement, self.feed.supply, unroll=unroll, at_once=at_once
-    )
+    choices = {'unroll': unroll, 'at_once': at_once, 'tile_bytes': tile_bytes}
+    self.engine = rounds.Engine(made, self.task.loss, self.arrangement, self.feed.supply, **choices)
     self.params = jax.tree.map(np.asarray, self.task.init(jax.random.key(0)))
     self.state = self.engine.init(self.params)
     self.examples_per_round = self.period * workers * setting.batch
@@ -121,7 +121,7 @@ class BareGradient:
       flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
       return one_after_another(steps, platform)(start, data, frozen, flat)[1]
 
-    mapped = jax.vmap(worker, (0, None if supply.shared else 0, None, 0), axis_name=rounds.AXES[1])
+    mapped = jax.vmap(worker, (0, None, None, 0), axis_name=rounds.AXES[1])
     self._program = bench.arrangement.pmap(mapped)
     self._params = bench.arrangement.split(
       jax.tree.map(lambda x: np.broadcast_to(x, (bench.arrangement.workers, *x.shape)), bench.params)

@@ -75,13 +75,23 @@ def run_by_hand(functions, algorithm, problem, lengths, x0):
 def make_engine(algorithm, problem, *, devices, dtype=np.float64, loss=loss, seed=0, **choices):
   """An engine whose every step takes the worker's whole (a_i, c_i)."""
   arrangement = arrange(len(problem.a), devices)
-  supply = rounds.Supply(data=arrangement.split(batches(problem, dtype)), shared=False, fetch=lambda data, item: data)
+  supply = own_data(arrangement, batches(problem, dtype))
   return rounds.Engine(algorithm, loss, arrangement, supply, seed=seed, **choices)
 
 
+def own_data(arrangement, data):
+  """A supply of leaves [N, ...]: every step takes all that is its worker's; its items are `places`."""
+  return rounds.Supply(arrangement.split(data), lambda data, place: jax.tree.map(lambda x: x[place], data))
+
+
+def places(arrangement, count, length):
+  """[N, count, length], the place of each worker on its device."""
+  of_workers = np.arange(arrangement.workers, dtype=np.int32) % arrangement.workers_per_device
+  return np.broadcast_to(of_workers[:, None, None], (arrangement.workers, count, length))
+
+
 def items(engine, length, count=1):
-  arrangement = engine.arrangement
-  return arrangement.split(np.zeros((arrangement.workers, count, length), np.int32))
+  return engine.arrangement.split(places(engine.arrangement, count, length))
 
 
 def worker_models(state, lead=2):

@@ -56,6 +56,7 @@ FIELDS = [
   ('conv_form=fast', "conv_form='fast', must be one of auto, xla, patches"),
   ('unroll=0', 'unroll=0'),
   ('workers_at_once=0', 'workers_at_once=0'),
+  ('tile_bytes=-1', 'tile_bytes=-1, must be a whole number of at least 0'),
   ('steps_per_dispatch=0', 'steps_per_dispatch=0'),
   ('checkpoint_minutes=-1', 'checkpoint_minutes=-1.0'),
   ('dirichlet_alpha=0', 'dirichlet_alpha=0.0'),

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import quadratics
 from inprocess import compiled_once as compiled_once
 from inprocess import signal_at
 from launches import checkpoint_steps, leaves, lines
@@ -53,8 +54,7 @@ def _engine(policy, algorithm, devices=2, workers=WORKERS, batch=BATCH):
 
   supply = rounds.Supply(
     data=arrangement.split({'x': x, 'label': label}),
-    shared=False,
-    fetch=lambda data, t: jax.tree.map(lambda a: a[t], data),
+    fetch=lambda data, item: jax.tree.map(lambda a: a[item['place'], item['step']], data),
     frozen={},
   )
   engine = rounds.Engine(algorithm, loss, arrangement, supply, batch_stats=policy)
@@ -62,7 +62,8 @@ def _engine(policy, algorithm, devices=2, workers=WORKERS, batch=BATCH):
     lambda a: np.asarray(a, np.float64), model.init(jax.random.key(0), x[0, 0].astype(np.float32))
   )
   steps = np.broadcast_to(np.arange(STEPS, dtype=np.int32).reshape(ROUNDS, PERIOD), (workers, ROUNDS, PERIOD))
-  state, _ = engine.run(engine.init(variables['params'], variables['batch_stats']), arrangement.split(steps), ROUNDS)
+  items = {'step': steps, 'place': quadratics.places(arrangement, ROUNDS, PERIOD)}
+  state, _ = engine.run(engine.init(variables['params'], variables['batch_stats']), arrangement.split(items), ROUNDS)
   return engine, state
 
 

@@ -50,7 +50,7 @@ devices.prepare({devices})
 import numpy as np, optax, vrl_jax
 
 algorithm = vrl_jax.vrl_sgd(optax.sgd(0.01), axis_name=rounds.AXES)
-supply = rounds.Supply(data=None, shared=True, fetch=lambda data, item: item)
+supply = rounds.Supply(data=None, fetch=lambda data, item: item)
 loss = lambda x, frozen, target, rng: ((x - target) ** 2).sum()
 engine = rounds.Engine(algorithm, loss, arrangement.arrange(workers=8, devices={devices}), supply)
 items = engine.arrangement.split(np.ones((8, 1, 2, 1), np.float32))

@@ -146,6 +146,6 @@ def test_appendix(name, first, distance):
 
 def _appendix_engine(algorithm, problem):
   arrangement = arrange(2, 2)
-  supply = rounds.Supply(arrangement.split(problem._asdict()), False, lambda data, item: data)
+  supply = quadratics.own_data(arrangement, problem._asdict())
   loss = lambda x, frozen, batch, rng: batch['a'] * jnp.sum(jnp.square(x - batch['c']))
   return rounds.Engine(algorithm, loss, arrangement, supply)

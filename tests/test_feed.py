@@ -34,9 +34,8 @@ def _feed(kind, where, devices=2, **options):
 def _batches(feed, items):
   """[N, rounds, k, batch, ...] as the engine's steps would fetch them."""
   fetch = feed.supply.fetch
-  for _ in range(2):  # over k and over the rounds
+  for _ in range(3):  # over k, over the rounds and over the workers of a device
     fetch = jax.vmap(fetch, in_axes=(None, 0))
-  fetch = jax.vmap(fetch, in_axes=(None if feed.supply.shared else 0, 0))  # over the workers of a device
   batches = jax.vmap(fetch)(feed.supply.data, items)  # over the devices
   return jax.tree.map(lambda x: np.asarray(x).reshape(WORKERS, *x.shape[2:]), batches)
 
@@ -113,7 +112,6 @@ def _evaluated(parts):
   seen = []
   for part in parts:
     ids = np.asarray(part.data['id'])
-    ids = ids.reshape(ids.shape[0], -1) if part.by_worker else ids
     for device, rows in enumerate(ids):
       real = np.asarray(part.weight[device]) > 0
       seen.extend(rows[np.asarray(part.indices[device])[real]])

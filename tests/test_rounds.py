@@ -14,6 +14,9 @@ import quadratics
 import vrl_jax
 from vrl_jax import groups, rounds
 from vrl_jax.arrangement import arrange, first_copy
+from vrl_jax.data.feed import Feed
+from vrl_jax.data.partition import by_class
+from vrl_jax.data.stream import index_stream
 from vrl_jax.errors import UserError
 from vrl_jax.groups import in_groups
 
@@ -125,15 +128,16 @@ def test_grouping_of_rounds_does_not_change_a_bit(name):
     return exact + sum(jax.tree.leaves(jax.tree.map(lambda x, s: jnp.vdot(x, s), params, quadratics.to_tree(shift))))
 
   algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(RATE, momentum=0.5), axis_name=rounds.AXES)
-  data = arrangement.split(quadratics.batches(PROBLEM, np.float32))
-  supply = rounds.Supply(data, False, lambda data, item: (data, item))
+  own = quadratics.own_data(arrangement, quadratics.batches(PROBLEM, np.float32))
+  supply = own._replace(fetch=lambda data, item: (own.fetch(data, item[0]), item[1]))
   engine = rounds.Engine(algorithm, noisy, arrangement, supply)
+  places = quadratics.places(arrangement, *noise.shape[1:3])
 
   def run(groups):
     state, done = _begin(engine), 0
     for count in groups:
       rest = np.concatenate([noise[:, done:], np.full_like(noise[:, :done], np.nan)], axis=1)  # never read
-      state, _ = engine.run(state, arrangement.split(rest), count)
+      state, _ = engine.run(state, arrangement.split((places, rest)), count)
       done += count
     return jax.tree.map(np.asarray, state)
 
@@ -164,6 +168,26 @@ def test_workers_of_a_large_model_step_one_after_another_unless_their_steps_comm
   own_place = ['dynamic_update_slice' in text for text in texts]  # a worker's state goes back to it after its turn
   assert own_place == [False, name not in ('s_sgd', 'd2', 'extra')]
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6), *states)
+
+
+def test_workers_in_turn_copy_neither_their_data_nor_what_their_steps_leave_as_it_is():
+  workers, examples, inputs, outputs = 8, 1024, 1024, 512
+  model = 4 * inputs * outputs
+  arrangement = arrange(workers, 2)
+  data = np.zeros((workers, examples, inputs), np.float32)  # twice a model each
+  feed = Feed(data.reshape(-1, inputs), index_stream(by_class(np.repeat(range(8), examples), 8), 4), arrangement)
+  loss = lambda params, frozen, batch, rng: jnp.mean(jnp.square(batch @ params))
+  engine = rounds.Engine(vrl_jax.vrl_sgd(optax.sgd(RATE), axis_name=rounds.AXES), loss, arrangement, feed.supply)
+  state = engine.init(np.zeros((inputs, outputs), np.float32))
+  lowered = engine.lower('run', state, feed.items(0, 3, 1), arrangement.replicate(np.int32(1)))
+  program = lowered.compile()
+  of_all = [
+    line for line in program.as_text().splitlines() if f' = f32[4,{inputs},{outputs}]' in line and ' copy(' in line
+  ]
+  assert len(of_all) == 1  # x, once a round, as it is needed for Δ after its mean is known
+  assert (
+    program.memory_analysis().temp_size_in_bytes < 6.5 * model
+  )  # that, and a worker's own x and Δ; its data would be 2
 
 
 def test_zero_rounds_change_nothing():

@@ -61,7 +61,7 @@ def fed(number_of_devices):
   numbers[np.delete(shards, arrangement.own_workers, axis=0).ravel()] = -1
   resident, host = (Feed({'x': numbers}, stream(), arrangement, where=where) for where in ('device', 'host'))
   gathered = arrangement.gather((resident.supply.data['x'], host.items(step=1, length=2, rounds=2)['x']))
-  return gathered and [np.asarray(x).reshape(8, *x.shape[2:]) for x in gathered]
+  return gathered and [np.asarray(gathered[0]).reshape(8, -1), np.asarray(gathered[1]).reshape(8, 2, 2, BATCH)]
 
 
 if __name__ == '__main__':

@@ -67,6 +67,7 @@ def default_config() -> ml_collections.ConfigDict:
   config.conv_form = 'auto'  # 'xla' or 'patches', of models that have both
   config.unroll = config_dict.placeholder(int)  # steps in one pass of a round's loop; None: chosen
   config.workers_at_once = config_dict.placeholder(int)  # of a device, in its gradients; None: chosen
+  config.tile_bytes = config_dict.placeholder(int)  # of large matrices in a step; 0: no tiles; None: chosen
   config.steps_per_dispatch = config_dict.placeholder(int)  # at most; None: chosen
   config.checkpoint_every = 0  # rounds; 0: by time alone
   config.checkpoint_minutes = 5.0  # 0: by rounds alone
@@ -122,6 +123,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
   ):
     if config[name] is not None:
       _whole(config, name, 1)
+  if config.tile_bytes is not None:
+    _whole(config, 'tile_bytes', 0)
   for name, least in (('workers', 1), ('batch_size', 1), ('seed', 0), ('warmup_steps', 0), ('checkpoint_every', 0)):
     _whole(config, name, least)
   for name, bits in (('steps', 31), ('seed', 32)):  # the types that JAX has for them

@@ -42,16 +42,11 @@ def make_evaluator(
     _, by_chunk = lax.scan(lambda _, chunk: (None, chunk_sums(*chunk)), None, (indices, weight))
     return lax.psum((jax.tree.map(jnp.sum, by_chunk), jnp.sum(weight)), DEVICE_AXIS)
 
-  def sums_by_worker(params, frozen, data, indices, weight):
-    merged = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), data)
-    return sums(params, frozen, merged, indices, weight)
-
-  programs = {False: arrangement.pmap(sums), True: arrangement.pmap(sums_by_worker)}
+  program = arrangement.pmap(sums)
 
   def evaluate(params, frozen, parts):
     totals, count = {}, 0.0
     for part in parts:
-      program = programs[part.by_worker]
       part_sums, weight = first_copy(program(params, frozen, part.data, part.indices, part.weight))
       totals = {name: totals.get(name, 0.0) + float(value) for name, value in part_sums.items()}
       count += float(weight)

@@ -119,8 +119,8 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   model = arrangement.from_main(initial_model(config, task, shared))
   feed = Feed(task.train, stream, arrangement, frozen=task.frozen, where=config.feed)
   stats = config.batch_stats
-  options = {'seed': config.seed, 'unroll': config.unroll, 'at_once': config.workers_at_once, 'batch_stats': stats}
-  engine = rounds.Engine(algorithm, task.loss, arrangement, feed.supply, **options)
+  choices = {'unroll': config.unroll, 'at_once': config.workers_at_once, 'tile_bytes': config.tile_bytes}
+  engine = rounds.Engine(algorithm, task.loss, arrangement, feed.supply, seed=config.seed, batch_stats=stats, **choices)
   sends = traffic(algorithm, model.params)
   if stats:
     sends = with_batch_stats(sends, stats, task, config.batch_size)

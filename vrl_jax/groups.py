@@ -1,5 +1,6 @@
 """The order in which the workers of a device compute, so that what they work on is in the cache."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +68,9 @@ def _largest_bytes(jaxpr):
   return max(own + inner, default=0)
 
 
-def one_after_another(period: Callable[..., Any], platform: str, chosen: int | None = None) -> Callable[..., Any]:
+def one_after_another(
+  period: Callable[..., Any], platform: str, chosen: int | None = None, alone: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
   """A period of local steps, `(state, *args) -> state`, which `jax.vmap` maps over the workers one after another.
 
   Each worker of a device then takes all its steps while its model is in the cache. That is for large models on CPU:
@@ -79,6 +82,7 @@ def one_after_another(period: Callable[..., Any], platform: str, chosen: int | N
     period: the local steps.
     platform: such as 'cpu'.
     chosen: the workers at once that somebody chose, for whom `period` stays as it is.
+    alone: the same period in a form that is faster for a worker that has a device to itself.
 
   >>> halved = one_after_another(lambda x: x / 2, 'cpu')
   >>> program = lambda size: str(jax.make_jaxpr(jax.vmap(halved))(jnp.ones((4, size))))
@@ -87,17 +91,21 @@ def one_after_another(period: Callable[..., Any], platform: str, chosen: int | N
   """
 
   @jax.custom_batching.custom_vmap
-  def alone(state, *args):
+  def taking_turns(state, *args):
     return period(state, *args)
 
-  @alone.def_vmap
+  @taking_turns.def_vmap
   def _(axis_size, in_batched, state, *args):
     state = jax.tree.map(lambda x, own: x if own else jnp.broadcast_to(x, (axis_size, *x.shape)), state, in_batched[0])
 
     def turn(i, state):
       own = [jax.tree.map(lambda x, own: x[i] if own else x, *pair) for pair in zip(args, in_batched[1:])]
-      new = period(jax.tree.map(lambda x: x[i], state), *own)
-      return jax.tree.map(lambda all, x: lax.dynamic_update_index_in_dim(all, x, i, 0), state, new)
+      before = jax.tree.map(lambda x: x[i], state)
+      return jax.tree.map(functools.partial(put, i), state, before, (alone or period)(before, *own))
+
+    def put(i, all, before, after):
+      # What a period leaves as it is, such as Δ, is not written back: XLA would copy all workers' of it, in every turn.
+      return all if after is before else lax.dynamic_update_index_in_dim(all, after, i, 0)
 
     return lax.fori_loop(0, axis_size, turn, state), jax.tree.map(lambda _: True, state)
 
@@ -105,7 +113,7 @@ def one_after_another(period: Callable[..., Any], platform: str, chosen: int | N
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
     if chosen or platform != 'cpu' or size <= _LARGE_MODEL or _communicates(jax.make_jaxpr(period)(state, *args).jaxpr):
       return period(state, *args)
-    return alone(state, *args)
+    return taking_turns(state, *args)
 
   return mapped
 

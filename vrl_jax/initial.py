@@ -31,7 +31,7 @@ _OF_THE_RUN = (
   'algorithm optimizer period first_period period_stages max_period workers devices epochs steps schedule warmup_steps '
   'momentum nesterov clip_norm batch_stats eval_every log_every_step partition dirichlet_alpha similarity_percent feed '
   'checkpoint_every checkpoint_minutes data_dir compilation_cache conv_form unroll '
-  'workers_at_once steps_per_dispatch'
+  'workers_at_once tile_bytes steps_per_dispatch'
 ).split()
 
 

@@ -19,6 +19,7 @@ from vrl_jax.algorithms.base import AXIS, Algorithm, OnDevice, mean_over_workers
 from vrl_jax.arrangement import DEVICE_AXIS, Arrangement, in_turn
 from vrl_jax.batch_stats import communicated, evaluated
 from vrl_jax.groups import one_after_another, over_workers
+from vrl_jax.tiles import in_tiles
 
 AXES = (DEVICE_AXIS, OnDevice(AXIS))
 """The `axis_name` of an algorithm that runs in this engine."""
@@ -81,18 +82,16 @@ class Supply(NamedTuple):
   """Where mini-batches come from.
 
   Attributes:
-    data: what lives on the devices, [D, N/D, ...], or [D, ...] if `shared`.
-    shared: whether the workers of a device share `data`.
+    data: what lives on the devices, [D, ...]; the workers of a device share it.
     fetch: `(data, item) -> batch`: what a step makes of its item (indices into `data`, or the batch itself).
     frozen: constants of the model such as an embedding table, [D, ...].
 
-  >>> supply = Supply(data=jnp.arange(10.0)[None], shared=True, fetch=lambda data, indices: data[indices])
+  >>> supply = Supply(data=jnp.arange(10.0)[None], fetch=lambda data, indices: data[indices])
   >>> supply.fetch(supply.data[0], np.array([7, 3])).tolist()  # what a worker makes of the indices of its batch
   [7.0, 3.0]
   """
 
   data: Any
-  shared: bool
   fetch: Callable[[Any, Any], Any]
   frozen: Any = ()
 
@@ -106,7 +105,7 @@ class Engine:
   >>> import vrl_jax
   >>> from vrl_jax.arrangement import arrange
   >>> algorithm = vrl_jax.vrl_sgd(optax.sgd(0.05), axis_name=AXES)
-  >>> supply = Supply(data=None, shared=True, fetch=lambda data, item: item)  # the items are the batches
+  >>> supply = Supply(data=None, fetch=lambda data, item: item)  # the items are the batches
   >>> loss = lambda x, frozen, target, rng: (x - target) ** 2
   >>> engine = Engine(algorithm, loss, arrange(workers=2, devices=1), supply)
   >>> targets = np.broadcast_to(np.array([-1.0, 3.0], np.float32)[None, :, None, None], (1, 2, 30, 4))
@@ -125,6 +124,7 @@ class Engine:
     seed: int = 0,
     unroll: int | None = None,
     at_once: int | None = None,
+    tile_bytes: int | None = None,
     batch_stats: str | None = None,
   ):
     """Builds the engine.
@@ -138,6 +138,7 @@ class Engine:
       seed: of the `rng` that `loss` gets, another one for each worker and step.
       unroll: the steps in one pass of a round's loop; None chooses.
       at_once: how many workers of a device compute their gradients at once; None chooses.
+      tile_bytes: see `vrl_jax.tiles`; None chooses.
       batch_stats: one of `vrl_jax.batch_stats.POLICIES`, for a model that has statistics.
     """
     self.arrangement = arrangement
@@ -150,9 +151,11 @@ class Engine:
     if batch_stats != 'sync':  # which needs all workers at the same time
       gradient = over_workers(gradient, platform, at_once)
     step = _local_step(algorithm, gradient, supply.fetch, seed)
-    period = one_after_another(_period(step, choose_unroll(unroll)), platform, at_once)
+    new_state = lambda *args: step(*args)[0]
+    alone = _period(in_tiles(new_state, tile_bytes), unroll)
+    period = one_after_another(_period(new_state, unroll), platform, at_once, alone)
     communicate, agreed = _communicate(algorithm, batch_stats), consensus(algorithm, batch_stats)
-    axes = (0, None if supply.shared else 0, None, 0)
+    axes = (0, None, None, 0)
     programs = {
       'run': (_run(period, communicate), (*axes, None)),
       'measure': (_measure(algorithm, step, communicate), axes),
@@ -264,8 +267,8 @@ def _local_step(algorithm, value_and_grad, fetch, seed):
 
 def _period(step, unroll):
   def period(state, data, frozen, worker, items):
-    local_step = lambda state, item: (step(state, data, frozen, worker, item)[0], None)
-    return lax.scan(local_step, state, items, unroll=unroll)[0]
+    local_step = lambda state, item: (step(state, data, frozen, worker, item), None)
+    return lax.scan(local_step, state, items, unroll=choose_unroll(unroll))[0]
 
   return period
 

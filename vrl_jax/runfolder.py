@@ -17,7 +17,7 @@ from vrl_jax.errors import DataError, UserError
 # Fields that say how a run is carried out and not what it computes: they may differ when it is resumed.
 HOW_NOT_WHAT = (
   *('devices', 'feed', 'checkpoint_every', 'checkpoint_minutes', 'data_dir'),
-  *('conv_form', 'unroll', 'workers_at_once', 'steps_per_dispatch'),
+  *('conv_form', 'unroll', 'workers_at_once', 'tile_bytes', 'steps_per_dispatch'),
   *('compilation_cache', 'tensorboard', 'wandb'),
 )
 

@@ -26,7 +26,6 @@ class EvalPart(NamedTuple):
     data: [D, examples, ...] on the devices.
     indices: int32 [D, chunk count, chunk], which of them each device evaluates.
     weight: float32 like `indices`: 1, or 0 for padding.
-    by_worker: whether `data` is [D, N/D, examples, ...]; indices then count through the workers.
 
   >>> import jax.numpy as jnp
   >>> indices, weight = jnp.array([[[0, 1], [2, 0]]]), jnp.array([[[1.0, 1.0], [1.0, 0.0]]])
@@ -38,7 +37,6 @@ class EvalPart(NamedTuple):
   data: Any
   indices: jax.Array
   weight: jax.Array
-  by_worker: bool = False
 
 
 class Feed:
@@ -73,7 +71,7 @@ class Feed:
     if where not in FEEDS:
       raise UserError(f'feed={where!r}, must be one of {", ".join(FEEDS)}')
     partition = stream.partition
-    shared = partition.shards is None
+    self._shared = shared = partition.shards is None
     self._stream = stream
     self._arrangement = arrangement
     self.on_device = where == 'device' or (where == 'auto' and _fits(data, arrangement, shared))
@@ -85,11 +83,10 @@ class Feed:
       self._data = _take(data, partition.shards[own.start : own.stop])  # [own workers, shard size, ...]
       self._left_out = _take(data, left_out)
     if self.on_device:
-      resident = arrangement.replicate(data) if shared else arrangement.split_own(self._data)
+      resident = arrangement.replicate(data) if shared else arrangement.place(self._by_device())
       self._data = None
     self.supply = Supply(
       data=resident,
-      shared=shared,
       fetch=_take if self.on_device else _as_is,
       frozen=arrangement.replicate(frozen),
     )
@@ -110,15 +107,18 @@ class Feed:
     flat = self._stream.indices(step, rounds * length, self._arrangement.own_workers)  # [steps, own workers, batch]
     flat = np.concatenate([flat, np.zeros(((capacity - rounds) * length, *flat.shape[1:]), flat.dtype)])
     by_worker = np.moveaxis(flat.reshape(capacity, length, *flat.shape[1:]), 2, 0)
+    worker = np.arange(len(by_worker)).reshape(-1, *[1] * (by_worker.ndim - 1))
     if not self.on_device:
-      worker = np.arange(len(by_worker)).reshape(-1, *[1] * (by_worker.ndim - 1))
-      by_worker = _take(self._data, by_worker if self.supply.shared else (worker, by_worker))
+      by_worker = _take(self._data, by_worker if self._shared else (worker, by_worker))
+    elif not self._shared:  # the workers' examples lie one after another on their device
+      place = worker % self._arrangement.workers_per_device
+      by_worker = by_worker + (place * self._stream.partition.shard_size).astype(by_worker.dtype)
     return self._arrangement.split_own(by_worker)
 
   def training_parts(self, chunk: int) -> Iterable[EvalPart]:
     """All training examples, each once, for evaluation; examples on the devices are not sent again."""
     partition, devices = self._stream.partition, len(self._arrangement.devices)
-    if self.supply.shared:
+    if self._shared:
       if not self.on_device:
         return _Again(lambda: eval_parts(self._data, self._arrangement, chunk))
       total = partition.num_examples
@@ -130,13 +130,16 @@ class Feed:
       return _Again(lambda: itertools.chain(self._held_parts(chunk), rest))
     per_device = self._arrangement.workers_per_device * partition.shard_size
     places = np.tile(np.arange(per_device), (devices, 1))
-    held = _part(self.supply.data, places, np.ones_like(places), chunk, self._arrangement)._replace(by_worker=True)
-    return [held, *rest]
+    return [_part(self.supply.data, places, np.ones_like(places), chunk, self._arrangement), *rest]
+
+  def _by_device(self):
+    """The own workers' examples, [own devices, examples, ...]."""
+    own = len(self._arrangement.own_devices)
+    return jax.tree.map(lambda x: x.reshape(own, -1, *x.shape[2:]), self._data)
 
   def _held_parts(self, chunk):
     """The workers' examples from the host, each on its worker's device, a bounded number at a time."""
-    own, total = len(self._arrangement.own_devices), len(self._arrangement.devices)
-    data = jax.tree.map(lambda x: x.reshape(own, -1, *x.shape[2:]), self._data)
+    total, data = len(self._arrangement.devices), self._by_device()
     size, limit = jax.tree.leaves(data)[0].shape[1], max(chunk, _HOST_CHUNK)
     for start in range(0, size, limit):
       rows = jax.tree.map(lambda x, start=start: x[:, start : start + limit], data)
