@@ -134,6 +134,15 @@ def test_what_must_be_known_as_a_whole_stays_whole(step):
   _check(step, (w, np.float64(0)) if step is _with_norm else w, x, tiled=False)
 
 
+def test_a_number_spread_over_a_matrix():
+  def step(state, x):
+    w, rate = state
+    return w - jnp.full_like(w, rate) * (x.T @ jnp.tanh(x @ w)), rate / 2
+
+  w, x = rng.normal(size=(INPUTS, HIDDEN)), rng.normal(size=(BATCH, INPUTS))
+  _check(step, (w, np.float64(0.1)), x, tiled=True)
+
+
 def test_an_old_matrix_can_be_kept():
   def step(state, x):
     w, _ = state
