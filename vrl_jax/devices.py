@@ -7,8 +7,8 @@ hangs for ever across processes. `PJRT_NPROC` sizes the pool. It is read once, w
 our own programs, which run one at a time (`arrangement.in_turn`) and need one thread a device; with several processes two.
 
 Threads beyond the cores cost much, because idle ones spin. `python -m benchmarks choices`, 2 devices on 2 cores, examples
-per second with 2, 4 and 16 threads: LeNet 73,633, 49,043, 34,095; TextCNN 37,495, 25,354, 21,491; MLP 18,687, 18,174,
-14,628.
+per second with 2, 4 and 16 threads: LeNet 74,471, 51,322, 35,713; TextCNN 37,823, 25,281, 19,200; MLP 29,048, 19,191,
+11,152.
 """
 
 import os
@@ -109,7 +109,7 @@ def default_cpu_devices(workers: int) -> int:
   """The number of virtual CPU devices for `workers`: one a core, as far as it divides the workers.
 
   `python -m benchmarks choices` on 2 cores, examples per second of 8 workers as 2 devices x 4, as 8 x 1 and as 1 x 8:
-  LeNet 73,319, 64,056, 47,181; TextCNN 37,070, 31,454, 24,476; an MLP of 2.3 M parameters 20,088, 6,336, 17,743.
+  LeNet 75,548, 64,600, 42,298; TextCNN 36,754, 31,979, 22,469; an MLP of 2.3 M parameters 29,134, 26,240, 16,050.
 
   >>> default_cpu_devices(workers=1), 6 % default_cpu_devices(workers=6)
   (1, 0)
@@ -120,7 +120,7 @@ def default_cpu_devices(workers: int) -> int:
 def use_compilation_cache() -> None:
   """Keeps compiled programs in the user's cache folder, so that the second run starts at once.
 
-  `python -m benchmarks scaling` on 2 cores, from the start of Python to the end of LeNet's second round: 5.8 s with an empty
+  `python -m benchmarks scaling` on 2 cores, from the start of Python to the end of LeNet's second round: 5.7 s with an empty
   cache, 3.1 s with a full one.
 
   >>> before = jax.config.jax_compilation_cache_dir

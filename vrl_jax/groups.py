@@ -20,9 +20,9 @@ def workers_at_once(platform: str, parameter_bytes: int, largest_bytes: int, cho
   copying its parameters into groups costs more.
 
   `python -m benchmarks choices` on 2 cores, k = 5, time relative to the choice: LeNet, 64 workers on 2 devices, groups of
-  4 chosen: 0.98 in groups of 2, 1.19 of 8, 1.62 all 32 at once; TextCNN, 8 workers, groups of 1 chosen: 1.59 in groups of
-  2, 2.06 of 4. An MLP of 2.3 M parameters, 8 workers, k = 20, examples per second: 18,501 all four at once, 13,789 in
-  groups of 2, 5,120 of 1.
+  4 chosen: 0.98 in groups of 2, 1.16 of 8, 1.47 all 32 at once; TextCNN, 8 workers, groups of 1 chosen: 1.63 in groups of
+  2, 2.28 of 4. An MLP of 2.3 M parameters, 8 workers, k = 20, examples per second: 19,941 all four at once, 15,633 in
+  groups of 2, 5,476 of 1.
 
   Args:
     platform: such as 'cpu'.
@@ -75,7 +75,7 @@ def one_after_another(
 
   Each worker of a device then takes all its steps while its model is in the cache. That is for large models on CPU:
   `python -m benchmarks choices` on 2 cores, an MLP of 2.3 M parameters, 8 workers on 2 devices, k = 20: stepping together
-  takes 1.09 of the time.
+  takes 1.43 of the time.
   Small models leave it to :func:`over_workers`, and where a step communicates, all workers must take it together.
 
   Args:

@@ -228,7 +228,7 @@ class Engine:
 def choose_unroll(unroll: int | None = None) -> int:
   """The local steps in one pass of a round's loop: 1.
 
-  `python -m benchmarks choices` on 2 cores, time of 2 and of 5 relative to 1: LeNet 1.01 and 1.02, the MLP 1.05 and 1.02.
+  `python -m benchmarks choices` on 2 cores, time of 2 and of 5 relative to 1: LeNet 1.03 and 1.01, the MLP 1.00 and 0.99.
 
   Args:
     unroll: a number to take instead; None chooses.

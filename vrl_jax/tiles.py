@@ -50,6 +50,9 @@ def in_tiles(step: Callable[..., Any], tile_bytes: int | None = None) -> Callabl
 def number_of_tiles(shape: tuple[int, ...], size: int, tile_bytes: int | None = None) -> int:
   """The tiles of a matrix of `size` bytes: of 1 MB for one of 4 MB or more; 1 if its rows cannot be divided so.
 
+  `python -m benchmarks choices` on 2 cores, VRL-SGD, k = 20, time relative to tiles of 1 MB, of 512 kB, of 2 MB and
+  whole: a matrix of 4 MB 1.02, 0.99, 1.01; of 8 MB 1.09, 1.01, 1.15; of 16 MB 1.05, 1.00, 1.12.
+
   Args:
     shape: of the matrix.
     size: of the matrix, in bytes.
@@ -183,10 +186,9 @@ def _run(program, loop, known, start):
 
     def cut(var, axis):
       if (var, axis) not in done:
-        has = var in sources
-        done[var, axis] = (
-          lax.dynamic_slice_in_dim(sources[var], i * rows, rows, axis) if has else compute(makers[var], axis)
-        )
+        here = sources.get(var)
+        made = compute(makers[var], axis) if here is None else lax.dynamic_slice_in_dim(here, i * rows, rows, axis)
+        done[var, axis] = made
       return done[var, axis]
 
     def compute(equation, axis):

@@ -15,8 +15,8 @@ def choose_form(form: str = 'auto') -> str:
   grouped convolution, slower still. `python -m benchmarks choices` on 2 cores (AVX-512), 8 workers as 2 devices x 4,
   rounds of Local SGD, examples per second:
 
-    LeNet, b = 32, k = 20:   xla 3,306, patches 72,175
-    TextCNN, b = 64, k = 4:  xla   743, patches 35,858
+    LeNet, b = 32, k = 20:   xla 3,247, patches 67,190
+    TextCNN, b = 64, k = 4:  xla   720, patches 31,407
 
   GPUs and TPUs have real convolution kernels, so XLA's own form stays in use there.
 
