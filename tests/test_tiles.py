@@ -143,6 +143,17 @@ def test_a_number_spread_over_a_matrix():
   _check(step, (w, np.float64(0.1)), x, tiled=True)
 
 
+def test_a_value_that_is_used_twice_again_and_again_is_looked_at_once():
+  def step(w, x):
+    gradient = x.T @ jnp.tanh(x @ w)
+    for _ in range(40):  # 2^40 ways from the result to the product
+      gradient = gradient + 0.5 * gradient
+    return w - 1e-8 * gradient
+
+  w, x = rng.normal(size=(INPUTS, HIDDEN)), rng.normal(size=(BATCH, INPUTS))
+  _check(step, w, x, tiled=True)
+
+
 def test_an_old_matrix_can_be_kept():
   def step(state, x):
     w, _ = state

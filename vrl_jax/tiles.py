@@ -118,9 +118,12 @@ def _loops(program, states, tile_bytes):
 def _needed_whole(program, places):
   """What a loop for the results at `places` needs as a whole; None if it cannot be made, or would save nothing."""
   makers, old = _makers(program), {program.invars[place] for place in places}
-  inside, whole = {}, set()
+  inside, whole, seen = {}, set(), set()
 
   def visit(var, axis):
+    if (var, axis) in seen:
+      return
+    seen.add((var, axis))
     equation = makers.get(var)
     axes = equation and _axes_of_operands(equation, axis)
     if axes is None:
