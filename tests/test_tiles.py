@@ -51,14 +51,14 @@ def _step(optimizer):
   return step
 
 
-def _is_tiled(step, *args, rows=4):
-  return f'f64[{rows},{HIDDEN}]' in str(jax.make_jaxpr(step)(*args))
+def _is_tiled(step, *args):
+  return f'f64[4,{HIDDEN}]' in str(jax.make_jaxpr(step)(*args))
 
 
-def _check(step, state, *args, tiled, rows=4, tile=TILE):
+def _check(step, state, *args, tiled):
   """Three steps give what the whole matrices give, and the program has tiles or not (None: either)."""
-  in_parts = in_tiles(step, tile)
-  assert tiled is None or _is_tiled(in_parts, state, *args, rows=rows) == tiled
+  in_parts = in_tiles(step, TILE)
+  assert tiled is None or _is_tiled(in_parts, state, *args) == tiled
   expected = found = state
   for _ in range(3):
     expected, found = step(expected, *args), jax.jit(in_parts)(found, *args)
