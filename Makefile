@@ -6,10 +6,14 @@ WORKDIR ?= runs/demo
 # pyenv's commands know only the versions that are switched on; its folders hold all.
 FOUND = $(or $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null),$(lastword $(wildcard $(HOME)/.pyenv/versions/$(PYTHON:python%=%).*/bin/$(PYTHON))),$(PYTHON))
 
-.PHONY: demo multihost-demo test test-all lint format bench results notebooks docs dist clean
+.PHONY: demo demo-picture multihost-demo test test-all lint format bench results notebooks docs dist clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python launch.py --config configs/demo.py --workdir $(WORKDIR)
+
+# The picture of the README, docs/images/demo_loss.png, and its numbers from a new run of the demo.
+demo-picture: $(VENV)/.ready
+	$(BIN)/python -m results demo-picture
 
 # Two processes with four virtual devices each, on this machine; then the same in one process.
 multihost-demo: $(VENV)/.ready
@@ -25,6 +29,7 @@ test-all: $(VENV)/.ready-dev
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .

@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`, or `python -m benchmarks [name …] [--quick]`. See README.md beside this file."""
+"""Benchmarks: `make bench`, or `python -m benchmarks [name …] [--quick]`. See README.md."""

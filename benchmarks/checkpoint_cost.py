@@ -1,4 +1,4 @@
-"""What checkpoints cost a run of LeNet: rounds with a checkpoint written behind them, against the same without."""
+"""The cost of checkpoints: LeNet's rounds with and without a checkpoint written in the background."""
 
 import pathlib
 import statistics
@@ -9,21 +9,21 @@ import numpy as np
 
 from benchmarks.measure import interleaved
 from benchmarks.setups import Bench
-from vrl_jax.checkpoint import Checkpoints, to_host
-from vrl_jax.config import default_config
+from vrl_jax.config.fields import default_config
+from vrl_jax.training.checkpoint import CheckpointWriter, to_host
 
 
 def run(quick: bool) -> str:
   bench, config = Bench('lenet', 'vrl_sgd'), default_config()
   step = 0
-  with tempfile.TemporaryDirectory() as folder, Checkpoints(pathlib.Path(folder)) as checkpoints:
+  with tempfile.TemporaryDirectory() as folder, CheckpointWriter.open(pathlib.Path(folder)) as writer:
 
     def with_checkpoint(count):
       nonlocal step
       step += 1
-      state = to_host(bench.state)  # what `vrl_jax.train` does
+      state = to_host(bench.state)  # what `vrl_jax.training.loop` does
       assert all(np.isfinite(x).all() for x in jax.tree.leaves(state))
-      checkpoints.save(step, state, {'seconds': 0.0, 'train_loss': 1.0, 'config': config.to_dict()})
+      writer.save(step, state, {'seconds': 0.0, 'train_loss': 1.0, 'config': config.to_dict()})
       bench(count)
 
     seconds = interleaved({'without': bench, 'with': with_checkpoint}, count=2, repeats=3 if quick else 11)

@@ -1,4 +1,4 @@
-"""What the engine chooses by itself, each choice beside what it was chosen over."""
+"""The engine's automatic choices, each compared with its alternatives."""
 
 import statistics
 from collections.abc import Iterator
@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks import fresh
+from benchmarks import fresh_process
 from benchmarks.measure import interleaved, ratio, table
 from benchmarks.setups import Bench
-from vrl_jax import rounds
-from vrl_jax.algorithms.base import AXIS, mean_over_workers
-from vrl_jax.arrangement import DEVICE_AXIS
+from vrl_jax.algorithms.core.averaging import mean_over_workers
+from vrl_jax.algorithms.core.axes import AXES, AXIS, DEVICE_AXIS
 
 _COUNT = {'lenet': 2, 'textcnn': 1, 'mlp': 1}
 
@@ -23,15 +22,14 @@ def run(quick: bool) -> Iterator[str]:
   yield from _convolution()
   yield from _at_once(repeats)
   yield from _tiles(repeats)
-  yield from _unroll(repeats)
   yield _dispatch(repeats)
   yield _mean(repeats)
   yield _devices(1 if quick else 2)
   yield _threads(1 if quick else 2)
 
 
-def _side_by_side(title, name, benches, repeats, count=None):
-  """A table of the candidates' rates; the first is the one that is chosen."""
+def _compared(title, name, benches, repeats, count=None):
+  """A table of the candidates' rates; the first is the engine's choice."""
   count = count or _COUNT[name]
   seconds = interleaved(benches, count, repeats)
   first = next(iter(benches))
@@ -43,9 +41,12 @@ def _side_by_side(title, name, benches, repeats, count=None):
 
 
 def _convolution():
-  for name, period in (('lenet', 20), ('textcnn', 4)):  # XLA's TextCNN needs most of a minute for a round of 50
+  for name, period in (
+    ('lenet', 20),
+    ('textcnn', 4),
+  ):  # a round of 50 steps of TextCNN with XLA's convolution takes most of a minute
     benches = {form: Bench(name, 'local_sgd', period=period, conv_form=form) for form in ('patches', 'xla')}
-    yield _side_by_side(f'{name}, k = {period}, convolution', name, benches, 3, count=1)
+    yield _compared(f'{name}, k = {period}, convolution', name, benches, 3, count=1)
 
 
 def _at_once(repeats):
@@ -54,29 +55,23 @@ def _at_once(repeats):
     ('lenet', 64, (4, 2, 8, 32)),
     ('textcnn', 8, (1, 2, 4)),
   ):
-    benches = {str(n): Bench(name, 'vrl_sgd', workers=workers, period=5, shard=64, at_once=n) for n in sizes}
-    title = f'{name}, {workers} workers on 2 devices, k = 5, at once on each'
-    yield _side_by_side(title, name, benches, min(repeats, 5))
-  orders = {'one worker after another': None, '4 at once': 4, '2 at once': 2, '1 at once': 1}
-  benches = {title: Bench('mlp', 'vrl_sgd', at_once=n) for title, n in orders.items()}
-  yield _side_by_side('mlp, 8 workers on 2 devices, k = 20', 'mlp', benches, repeats)
+    benches = {str(n): Bench(name, 'vrl_sgd', workers=workers, period=5, shard=64, workers_at_once=n) for n in sizes}
+    title = f'{name}, {workers} workers on 2 devices, k = 5, workers at once per device'
+    yield _compared(title, name, benches, min(repeats, 5))
+  orders = {'serially': None, '4 at once': 4, '2 at once': 2, '1 at once': 1}
+  benches = {title: Bench('mlp', 'vrl_sgd', workers_at_once=n) for title, n in orders.items()}
+  yield _compared('mlp, 8 workers on 2 devices, k = 20, workers', 'mlp', benches, repeats)
 
 
 def _tiles(repeats):
-  sizes = {'of 1 MB': None, 'of 512 kB': 1 << 19, 'of 2 MB': 1 << 21, 'whole': 0}
+  sizes = {'1 MB': None, '512 kB': 1 << 19, '2 MB': 1 << 21, 'no tiles': 0}
   for hidden, count in ((512, 2), (1024, 1), (2048, 1)):
     benches = {key: Bench('mlp', 'vrl_sgd', hidden=(hidden,), tile_bytes=size) for key, size in sizes.items()}
-    yield _side_by_side(f'2048-{hidden}-200, matrices in tiles', 'mlp', benches, repeats, count=count)
-
-
-def _unroll(repeats):
-  for name in ('lenet', 'mlp'):
-    benches = {str(unroll): Bench(name, 'vrl_sgd', unroll=unroll) for unroll in (1, 2, 5)}
-    yield _side_by_side(f'{name}, steps in one pass of the loop', name, benches, repeats)
+    yield _compared(f'2048-{hidden}-200, size of tiles', 'mlp', benches, repeats, count=count)
 
 
 class _InDispatches(Bench):
-  """Rounds of a few steps, `rounds` of them in one dispatch, the next dispatched before the last is done."""
+  """Dispatches of several short rounds; each is dispatched before the last one is done."""
 
   def __init__(self, steps, **options):
     super().__init__('mlp', 'vrl_sgd', **options)
@@ -95,14 +90,14 @@ class _InDispatches(Bench):
 
 def _dispatch(repeats):
   benches = {f'{steps:,}': _InDispatches(steps, period=5, hidden=(16,), shard=128) for steps in (2000, 200, 20, 5)}
-  return _side_by_side('2048-16-200, k = 5, steps of a dispatch', 'mlp', benches, repeats, count=400)
+  return _compared('2048-16-200, k = 5, steps per dispatch', 'mlp', benches, repeats, count=400)
 
 
 def _mean(repeats):
-  """The MLP's mean over 8 workers on their devices, alone."""
+  """The mean of the MLP over 8 workers on their devices."""
   bench = Bench('mlp', 'local_sgd')
   means = {
-    'sum of slices, one all-reduce of a tree': lambda tree: mean_over_workers(tree, rounds.AXES),
+    'sum of slices, one all-reduce of a tree': lambda tree: mean_over_workers(tree, AXES),
     'lax.pmean': lambda tree: lax.pmean(tree, (DEVICE_AXIS, AXIS)),
     'sum of slices of one flat vector': _mean_of_flat,
   }
@@ -111,8 +106,8 @@ def _mean(repeats):
     def worker(params, count):
       return lax.fori_loop(0, count, lambda _, x: jax.tree.map(lambda x: 0.999 * x, mean(x)), params)
 
-    program = bench.arrangement.pmap(jax.vmap(worker, (0, None), axis_name=AXIS))
-    counts = bench.arrangement.replicate
+    program = bench.placement.pmap(jax.vmap(worker, (0, None), axis_name=AXIS))
+    counts = bench.placement.replicate
     return lambda count: jax.block_until_ready(program(bench.state.params, counts(np.int32(count))))
 
   seconds = interleaved({key: timed(mean) for key, mean in means.items()}, 4, repeats)
@@ -122,7 +117,7 @@ def _mean(repeats):
 
 def _mean_of_flat(tree):
   leaves, structure = jax.tree.flatten(tree)
-  flat = mean_over_workers(jnp.concatenate([x.ravel() for x in leaves]), rounds.AXES)
+  flat = mean_over_workers(jnp.concatenate([x.ravel() for x in leaves]), AXES)
   out, start = [], 0
   for x in leaves:
     out.append(flat[start : start + x.size].reshape(x.shape))
@@ -132,7 +127,7 @@ def _mean_of_flat(tree):
 
 def _devices(repeats):
   options = {f'{count} device{"s" * (count > 1)} x {8 // count}': {'devices': count} for count in (2, 8, 1)}
-  return _in_processes('ex/s of 8 workers as', options, repeats)
+  return _in_processes('ex/s of 8 workers on', options, repeats)
 
 
 def _threads(repeats):
@@ -141,12 +136,12 @@ def _threads(repeats):
 
 
 def _in_processes(title, options, repeats):
-  """Each option in processes of its own, as it is fixed when JAX starts."""
+  """Every option in new processes, because it is fixed when JAX starts."""
   rows = [[title, *options]]
   for name, count in _COUNT.items():
     rates = {option: [] for option in options}
     for _ in range(repeats):
       for option, found in rates.items():
-        found.append(fresh.measure(name, rounds=count, repeats=5, **options[option])['examples_per_second'])
+        found.append(fresh_process.measure(name, rounds=count, repeats=5, **options[option])['examples_per_second'])
     rows.append([name, *(f'{statistics.median(found):,.0f}' for found in rates.values())])
   return table(rows)

@@ -1,4 +1,4 @@
-"""Examples on the devices against examples gathered on the host, with and without overlap."""
+"""Examples on the devices compared with examples gathered on the host, with and without overlap."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Fair timing on a noisy machine: candidates side by side in one run, interleaved, and the median of the ratios."""
+"""Fair timing on a noisy machine: interleaved candidates in one process, and the median of the ratios."""
 
 import importlib.metadata
 import os
@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 
 def interleaved(candidates: dict[str, Callable[[int], None]], count: int, repeats: int) -> dict[str, list[float]]:
-  """Times `candidate(count)` of all candidates in turn, `repeats` times; the first round of all is not counted.
+  """Times `candidate(count)` of all candidates alternately, `repeats` times after a warm-up.
 
   Returns:
-    The seconds of each candidate, one for each repeat.
+    For each candidate the seconds of each repeat.
   """
   for candidate in candidates.values():
     candidate(count)
@@ -27,12 +27,12 @@ def interleaved(candidates: dict[str, Callable[[int], None]], count: int, repeat
 
 
 def ratio(seconds: dict[str, list[float]], numerator: str, denominator: str) -> float:
-  """The median over the repeats of one candidate's time by another's."""
+  """The median over the repeats of the ratio of two candidates' times."""
   return statistics.median(n / d for n, d in zip(seconds[numerator], seconds[denominator]))
 
 
 def table(rows: list[list[str]]) -> str:
-  """Rows as a Markdown table; the first is the heading."""
+  """Rows as a Markdown table; the first is the header."""
   widths = [max(len(cell) for cell in column) for column in zip(*rows)]
   lines = ['| ' + ' | '.join(cell.ljust(width) for cell, width in zip(row, widths)) + ' |' for row in rows]
   lines.insert(1, '|' + '|'.join('-' * (width + 2) for width in widths) + '|')
@@ -40,7 +40,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def machine() -> str:
-  """What the numbers were measured on."""
+  """The machine and the versions of the packages."""
   model = platform.processor() or platform.machine()
   try:
     with open('/proc/cpuinfo') as file:

@@ -1,4 +1,4 @@
-"""Where the time of a round goes: the operations of the compiled program, each with its share, on one core.
+"""Profiles a round on one core: the operations of the compiled program with their shares of the time.
 
 python -m benchmarks.profile mlp --algorithm vrl_sgd
 """
@@ -16,13 +16,13 @@ import jax
 
 from benchmarks.measure import machine, table
 from benchmarks.setups import SETTINGS, Bench
-from vrl_jax import devices
+from vrl_jax.engine import devices
 
 WORKERS = 4
 
 
-def run(name: str, algorithm: str, most: int = 12) -> str:
-  """The `most` longest operations of a device with four workers; the rest is one row."""
+def run(name: str, algorithm: str, rows: int = 12) -> str:
+  """The `rows` longest operations of a device with four workers; the others are one row."""
   bench, rounds = Bench(name, algorithm, workers=WORKERS), 4
   bench(rounds)
   with tempfile.TemporaryDirectory() as folder:
@@ -30,23 +30,23 @@ def run(name: str, algorithm: str, most: int = 12) -> str:
       bench(rounds)
     with gzip.open(glob.glob(f'{folder}/**/*.trace.json.gz', recursive=True)[0]) as file:
       events = json.load(file)['traceEvents']
-  items, limit = bench.feed.items(0, bench.period, rounds), bench.arrangement.replicate(jax.numpy.int32(rounds))
+  items, limit = bench.feed.items(0, bench.period, rounds), bench.placement.replicate(jax.numpy.int32(rounds))
   operations = _operations(bench.engine.compile('run', bench.state, items, limit).as_text())
   spent = collections.Counter()
   for event in events:
     if event.get('ph') == 'X' and event['name'] in operations:
       spent[event['name']] += event['dur']
   total, steps = sum(spent.values()), rounds * bench.period * WORKERS
-  rows = [['µs a step of a worker', 'share', 'operation', 'result', 'of']]
-  for key, duration in spent.most_common(most):
-    rows.append([f'{duration / steps:.0f}', f'{duration / total:.0%}', *operations[key]])
-  rest = total - sum(duration for _, duration in spent.most_common(most))
-  rows.append([f'{rest / steps:.0f}', f'{rest / total:.0%}', f'{len(spent) - most} others', '', ''])
-  return table(rows)
+  lines = [['µs per step and worker', 'share', 'operation', 'result', 'source']]
+  for key, duration in spent.most_common(rows):
+    lines.append([f'{duration / steps:.0f}', f'{duration / total:.0%}', *operations[key]])
+  rest = total - sum(duration for _, duration in spent.most_common(rows))
+  lines.append([f'{rest / steps:.0f}', f'{rest / total:.0%}', f'{len(spent) - rows} others', '', ''])
+  return table(lines)
 
 
 def _operations(program):
-  """Name: (kind, result, what of the source it is) of the operations that do work themselves."""
+  """{name: (kind, result, source)} of the operations that compute something themselves."""
   line = re.compile(r'\s*(?:ROOT )?%?([\w.\-]+) = (\w+\[[\d,]*\])\S* ([\w\-]+)\(')
   found = {}
   for text in program.splitlines():
@@ -62,6 +62,8 @@ if __name__ == '__main__':
   parser.add_argument('task', choices=SETTINGS)
   parser.add_argument('--algorithm', default='vrl_sgd')
   args = parser.parse_args()
-  os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # an operation that is split over threads would count in part
-  devices.prepare(1, workers=WORKERS)
+  os.sched_setaffinity(
+    0, {min(os.sched_getaffinity(0))}
+  )  # of an operation on several threads the profiler counts only a part
+  devices.prepare_devices(1, workers=WORKERS)
   print(f'{machine()}\n\n{run(args.task, args.algorithm)}')

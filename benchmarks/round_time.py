@@ -1,4 +1,4 @@
-"""The engine's rounds against the bare gradient, and the algorithms against each other."""
+"""The engine's rounds compared with the bare gradient, and the algorithms with each other."""
 
 import statistics
 import time
@@ -37,28 +37,28 @@ def run(quick: bool) -> str:
 
 
 def _roofline(bench, seconds, count):
-  """The bare gradient, and one pass over x (read and written), g and Δ at the bandwidth of such a pass."""
-  size = sum(x.nbytes for x in jax.tree.leaves(bench.params)) * bench.arrangement.workers
-  rates = {name: _bandwidth(bench.arrangement, size, name) for name in ('update', 'scale')}
+  """The time of the bare gradient and of one pass over x (read and written), g and Δ, compared with the engine."""
+  size = sum(x.nbytes for x in jax.tree.leaves(bench.params)) * bench.placement.workers
+  rates = {name: _bandwidth(bench.placement, size, name) for name in ('update', 'scale')}
   engine = statistics.median(seconds['vrl_sgd'])
   limit = {
     name: statistics.median(seconds['bare']) + 4 * size * bench.period * count / rate for name, rate in rates.items()
   }
   return (
-    f'mlp: roofline (bare gradient + x read and written, g and Δ read, at {rates["update"] / 1e9:.0f} GB/s, what one such '
-    f'pass alone reaches) : engine = {limit["update"] / engine:.2f}\n'
-    f'mlp: the same at {rates["scale"] / 1e9:.0f} GB/s, what x *= a reaches, as many writes as reads, no mix of this '
-    f'pass = {limit["scale"] / engine:.2f}'
+    f'mlp: roofline (bare gradient + x read and written, g and Δ read, at {rates["update"] / 1e9:.0f} GB/s, the '
+    f'bandwidth of such a pass alone) : engine = {limit["update"] / engine:.2f}\n'
+    f'mlp: the same at {rates["scale"] / 1e9:.0f} GB/s, the bandwidth of x *= a, which writes as much as it '
+    f'reads = {limit["scale"] / engine:.2f}'
   )
 
 
-def _bandwidth(arrangement, size, name):
-  """Bytes a second of a pass over arrays of `size` bytes in all, on all devices at once, in place; the median."""
+def _bandwidth(placement, size, name):
+  """The median bandwidth, in bytes per second, of an in-place pass over arrays of `size` bytes on all devices."""
   passes = {'update': (4, lambda x, g, delta: x - 0.025 * (g - delta)), 'scale': (2, lambda x, g, delta: x * 0.999)}
   moved, fun = passes[name]
-  program = arrangement.pmap(fun, donate_argnums=0)
+  program = placement.pmap(fun, donate_argnums=0)
   x, g, delta = (
-    arrangement.split(np.ones((arrangement.workers, size // arrangement.workers // 4), np.float32)) for _ in range(3)
+    placement.split(np.ones((placement.workers, size // placement.workers // 4), np.float32)) for _ in range(3)
   )
   seconds = []
   for _ in range(11):

@@ -1,4 +1,4 @@
-"""Cost against the number of workers and the period; memory; time to the first round."""
+"""Cost as a function of the number of workers and of the period; memory; time to the first round."""
 
 import statistics
 import tempfile
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import jax
 
-from benchmarks import fresh
+from benchmarks import fresh_process
 from benchmarks.measure import interleaved, table
 from benchmarks.setups import BareGradient, Bench
 
@@ -24,8 +24,10 @@ def run(quick: bool) -> Iterator[str]:
 
 
 def _workers(quick):
-  """LeNet, VRL-SGD: microseconds of wall-clock for each worker's step."""
-  rounds = {n: max(1, 64 // n) for n in (WORKERS[3:] if quick else WORKERS)}  # as many steps of workers for each
+  """LeNet, VRL-SGD: wall-clock time per step of a worker."""
+  rounds = {
+    n: max(1, 64 // n) for n in (WORKERS[3:] if quick else WORKERS)
+  }  # the same number of steps, summed over the workers
   benches = {n: Bench('lenet', 'vrl_sgd', workers=n, shard=128) for n in rounds}
   candidates = {n: lambda _, n=n: benches[n](rounds[n]) for n in rounds}
   seconds = interleaved(candidates, 1, 3 if quick else 7)
@@ -42,7 +44,7 @@ def _workers(quick):
 
 def _periods(quick):
   benches = {k: Bench('lenet', 'vrl_sgd', period=k) for k in PERIODS}
-  candidates = {k: lambda _, k=k: benches[k](200 // k) for k in PERIODS}  # as many steps for each
+  candidates = {k: lambda _, k=k: benches[k](200 // k) for k in PERIODS}  # the same number of steps
   seconds = interleaved(candidates, 1, 3 if quick else 5)
   rows = [['LeNet, VRL-SGD, 8 workers, k', *map(str, PERIODS)]]
   rows.append(['µs per step of all workers', *(f'{statistics.median(seconds[k]) / 200 * 1e6:.0f}' for k in PERIODS)])
@@ -50,7 +52,7 @@ def _periods(quick):
 
 
 def _memory():
-  """The compiled round's memory against the issue's bound, one device."""
+  """The memory of the compiled round on one device, compared with a bound."""
   rows = [
     [
       'task, algorithm, one device of 2',
@@ -66,13 +68,13 @@ def _memory():
     for algorithm in ('s_sgd', 'local_sgd', 'easgd', 'vrl_sgd'):
       bench = Bench(name, algorithm)
       items = bench.feed.items(0, bench.period, 1)
-      limit = bench.arrangement.replicate(jax.numpy.int32(1))
+      limit = bench.placement.replicate(jax.numpy.int32(1))
       analysis = bench.engine.compile('run', bench.state, items, limit).memory_analysis()
       used = analysis.argument_size_in_bytes + analysis.temp_size_in_bytes
       bare = bare or BareGradient(bench).compiled().memory_analysis().temp_size_in_bytes
       supply = bench.feed.supply
-      data = sum(x.nbytes for x in jax.tree.leaves((supply.data, supply.frozen))) / len(bench.arrangement.devices)
-      params = sum(x.nbytes for x in jax.tree.leaves(bench.params)) * bench.arrangement.workers_per_device
+      data = sum(x.nbytes for x in jax.tree.leaves((supply.data, supply.frozen))) / len(bench.placement.devices)
+      params = sum(x.nbytes for x in jax.tree.leaves(bench.params)) * bench.placement.workers_per_device
       bound = data + bare + 1.3 * 3 * params
       mega = [f'{value / 1e6:.1f}' for value in (data, bare, used, bound)]
       rows.append([f'{name}, {algorithm}', *mega, f'{used / bound:.2f}'])
@@ -80,24 +82,24 @@ def _memory():
 
 
 def _resident():
-  """The peak of a fresh process's resident memory, and what of it is there before the first array."""
-  rows = [['VRL-SGD, 64 examples a worker', 'workers', 'state MB', 'peak RSS MB', 'of it before the first array MB']]
+  """The peak resident memory of a new process, and how much of it JAX uses before the first array."""
+  rows = [['VRL-SGD, 64 examples per worker', 'workers', 'state MB', 'peak RSS MB', 'before the first array MB']]
   for name, workers in (('lenet', 1), ('lenet', 8), ('lenet', 64), ('mlp', 1), ('mlp', 8), ('mlp', 32)):
-    found = fresh.measure(name, workers=workers, shard=64)
+    found = fresh_process.measure(name, workers=workers, shard=64)
     sizes = [f'{found[key]:.0f}' for key in ('state', 'rss_peak', 'rss_before')]
     rows.append([name, str(workers), *sizes])
   return table(rows)
 
 
 def _first_round():
-  """A fresh process from import to the end of its second round, with an empty and with a full compilation cache."""
-  rows = [['s to the first rounds (import, data, compile, run)', 'empty compilation cache', 'full']]
+  """A new process from import to the end of its second round, with an empty and with a full compilation cache."""
+  rows = [['seconds to the first rounds (import, data, compile, run)', 'empty compilation cache', 'full']]
   for name in ('lenet', 'textcnn', 'mlp'):
     seconds = []
     with tempfile.TemporaryDirectory() as cache:
       for _ in range(3):
         start = time.perf_counter()
-        fresh.measure(name, cache=cache)
+        fresh_process.measure(name, cache=cache)
         seconds.append(time.perf_counter() - start)
     rows.append([name, f'{seconds[0]:.1f}', f'{min(seconds[1:]):.1f}'])
   return table(rows)

@@ -1,5 +1,6 @@
-"""What the benchmarks run: the engine on the paper's three tasks with random data of the right shapes."""
+"""The engine on the three tasks of the paper, with random data of the right shapes."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -7,29 +8,30 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from vrl_jax import rounds
 from vrl_jax.algorithms import ALGORITHMS
-from vrl_jax.arrangement import Arrangement, arrange
-from vrl_jax.config import default_config
-from vrl_jax.data.feed import Feed
+from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.config.fields import default_config
+from vrl_jax.config.optimizers import inner_optimizer
+from vrl_jax.cpu.worker_order import group_workers, serialize_workers
 from vrl_jax.data.partition import by_class
 from vrl_jax.data.stream import index_stream
-from vrl_jax.groups import one_after_another, over_workers
+from vrl_jax.engine.engine import Engine
+from vrl_jax.engine.feed import Feed
+from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.models.lenet import LeNet
 from vrl_jax.models.mlp import MLP
 from vrl_jax.models.textcnn import TextCNN
-from vrl_jax.optimizers import inner_optimizer
-from vrl_jax.tasks._classification import classification_task
-from vrl_jax.tasks.base import Task
+from vrl_jax.tasks.classification import classification_task
+from vrl_jax.tasks.task import Task
 
 VOCABULARY = 20_000
 
 
 class Setting(NamedTuple):
-  """A task of the paper: its model, and what one worker's step sees."""
+  """A task of the paper: its model, and the data and hyperparameters of a worker."""
 
   model: Any
-  inputs: Any  # (rng, n) -> array
+  inputs: Callable[[np.random.Generator, int], np.ndarray]
   classes: int
   batch: int
   period: int
@@ -37,14 +39,35 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-  'lenet': Setting(LeNet(), lambda r, n: r.normal(size=(n, 32, 32)).astype(np.float32), 10, 32, 20, 0.005),
-  'textcnn': Setting(TextCNN(), lambda r, n: r.integers(0, VOCABULARY, (n, 50), np.int32), 14, 64, 50, 0.01),
-  'mlp': Setting(MLP(), lambda r, n: r.normal(size=(n, 2048)).astype(np.float32), 200, 32, 20, 0.025),
+  'lenet': Setting(
+    model=LeNet(),
+    inputs=lambda r, n: r.normal(size=(n, 32, 32)).astype(np.float32),
+    classes=10,
+    batch=32,
+    period=20,
+    learning_rate=0.005,
+  ),
+  'textcnn': Setting(
+    model=TextCNN(),
+    inputs=lambda r, n: r.integers(0, VOCABULARY, (n, 50), np.int32),
+    classes=14,
+    batch=64,
+    period=50,
+    learning_rate=0.01,
+  ),
+  'mlp': Setting(
+    model=MLP(),
+    inputs=lambda r, n: r.normal(size=(n, 2048)).astype(np.float32),
+    classes=200,
+    batch=32,
+    period=20,
+    learning_rate=0.025,
+  ),
 }
 
 
 def make_task(name: str, examples: int, **model: Any) -> Task:
-  """The task with `examples` random examples; `model` are fields of its model to change."""
+  """The task with `examples` random examples; `model` overrides fields of its model."""
   setting, rng = SETTINGS[name], np.random.default_rng(0)
   data = {
     'input': setting.inputs(rng, examples),
@@ -56,35 +79,39 @@ def make_task(name: str, examples: int, **model: Any) -> Task:
 
 
 class Bench:
-  """An engine with its state, ready to run rounds again and again."""
+  """An engine with its state; calling it runs rounds."""
 
   def __init__(
     self,
     name: str,
     algorithm: str,
     *,
-    workers=8,
-    devices=None,
-    period=None,
-    where='device',
-    shard=512,
-    unroll=None,
-    at_once=None,
-    tile_bytes=None,
-    **model,
+    workers: int = 8,
+    devices: int | None = None,
+    period: int | None = None,
+    where: str = 'device',
+    shard: int = 512,
+    workers_at_once: int | None = None,
+    tile_bytes: int | None = None,
+    **model: Any,
   ):
-    """Builds the engine; `model` are fields of the setting's model to change."""
+    """Builds the engine; `model` overrides fields of the setting's model."""
     setting = SETTINGS[name]
     self.period = period or setting.period
-    self.arrangement: Arrangement = arrange(workers, devices)
+    self.placement: Placement = place_workers(workers, devices)
     self.task = make_task(name, workers * shard, **model)
     stream = index_stream(by_class(self.task.labels, workers), setting.batch)
-    self.feed = Feed(self.task.train, stream, self.arrangement, frozen=self.task.frozen, where=where)
+    self.feed = Feed(self.task.train, stream, self.placement, frozen=self.task.frozen, where=where)
     config = default_config()
     config.learning_rate, config.weight_decay = setting.learning_rate, 1e-4
-    made = ALGORITHMS[algorithm](inner_optimizer(config, 1), axis_name=rounds.AXES)
-    choices = {'unroll': unroll, 'at_once': at_once, 'tile_bytes': tile_bytes}
-    self.engine = rounds.Engine(made, self.task.loss, self.arrangement, self.feed.supply, **choices)
+    self.engine = Engine(
+      ALGORITHMS[algorithm](inner_optimizer(config, 1), axis_name=AXES),
+      self.task.loss,
+      self.placement,
+      self.feed.supply,
+      workers_at_once=workers_at_once,
+      tile_bytes=tile_bytes,
+    )
     self.params = jax.tree.map(np.asarray, self.task.init(jax.random.key(0)))
     self.state = self.engine.init(self.params)
     self.examples_per_round = self.period * workers * setting.batch
@@ -100,13 +127,13 @@ class Bench:
 
 
 class BareGradient:
-  """The same mini-batch gradients as a `Bench`'s, in the same layout and order; no optimizer, no communication."""
+  """The mini-batch gradients of a `Bench` in the same layout and order, without optimizer and communication."""
 
   def __init__(self, bench: Bench):
     self._bench = bench
     supply, task = bench.feed.supply, bench.task
-    platform = bench.arrangement.devices[0].platform
-    gradient = over_workers(jax.grad(task.loss), platform)
+    platform = bench.placement.platform
+    gradient = group_workers(jax.grad(task.loss), platform)
 
     def steps(state, data, frozen, items):
       def step(state, item):
@@ -119,12 +146,12 @@ class BareGradient:
     def worker(params, data, frozen, items):
       start = params, jax.tree.map(jnp.zeros_like, params), jnp.zeros([], jnp.int32)
       flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
-      return one_after_another(steps, platform)(start, data, frozen, flat)[1]
+      return serialize_workers(steps, platform)(start, data, frozen, flat)[1]
 
-    mapped = jax.vmap(worker, (0, None, None, 0), axis_name=rounds.AXES[1])
-    self._program = bench.arrangement.pmap(mapped)
-    self._params = bench.arrangement.split(
-      jax.tree.map(lambda x: np.broadcast_to(x, (bench.arrangement.workers, *x.shape)), bench.params)
+    mapped = jax.vmap(worker, (0, None, None, 0), axis_name=AXES[1])
+    self._program = bench.placement.pmap(mapped)
+    self._params = bench.placement.split(
+      jax.tree.map(lambda x: np.broadcast_to(x, (bench.placement.workers, *x.shape)), bench.params)
     )
 
   def __call__(self, count: int) -> None:

@@ -24,17 +24,18 @@ napoleon_use_rtype = False
 
 
 def setup(app):
-  """Lists all that `vrl_jax` exports, so that a new algorithm has its entry by itself."""
-  app.connect('source-read', _list_public_names)
+  """Generates the entries of the algorithms on the API page, so that a new algorithm needs none."""
+  app.connect('source-read', _list_algorithms)
 
 
-def _list_public_names(app, docname, source):
+def _list_algorithms(app, docname, source):
   del app
   if docname == 'api':
     import vrl_jax
 
-    public = [(name, value) for name, value in vars(vrl_jax).items() if not name.startswith('_') and callable(value)]
-    public = [name for name, value in public if name != 'Algorithm' and value.__module__.startswith('vrl_jax')]
-    functions = [f'.. autofunction:: {name}' for name in public if name.islower()]
-    classes = [f'.. autoclass:: {name}' for name in public if not name.islower()]
-    source[0] = source[0].replace('PUBLIC NAMES', '\n'.join(functions + classes))
+    objects = {name: value for name, value in vars(vrl_jax).items() if name[0] != '_' and callable(value)}
+    names = [name for name, value in objects.items() if value.__module__.startswith('vrl_jax.')]
+    names.remove('Algorithm')  # it has its own entry
+    functions = [f'.. autofunction:: {name}' for name in names if name.islower()]
+    classes = [f'.. autoclass:: {name}' for name in names if not name.islower()]
+    source[0] = source[0].replace('ALGORITHM ENTRIES', '\n'.join(functions + classes))

@@ -1,9 +1,9 @@
-"""Somebody's data-parallel flax loop. Two lines make it VRL-SGD, with a twentieth of the communication.
+"""A data-parallel flax loop. Two changed lines turn S-SGD into VRL-SGD, with a twentieth of the communication.
 
 python examples/flax_loop.py
 
-What the two lines were stands behind `# was:`. The data are four clouds of points, and each worker has one: with the
-mean gradient at every step that does not matter, with k steps alone it does.
+The original lines are in the comments `# was:`. The data are four clusters of points, one per worker, so Local SGD
+would drift.
 """
 
 import flax.linen as nn
@@ -17,7 +17,7 @@ import vrl_jax
 
 WORKERS, STEPS = 4, 400
 if __name__ == '__main__':
-  vrl_jax.devices.prepare(WORKERS)  # virtual devices if there is only a CPU
+  vrl_jax.prepare_devices(WORKERS)  # virtual devices on a CPU
 
 
 class Classifier(nn.Module):
@@ -42,7 +42,7 @@ def train_step(state, x, y):
 
 
 def main():
-  """Trains, and returns the loss of worker 0's model on the data of all."""
+  """Trains, and returns the loss of worker 0's model on the data of all workers."""
   rng = np.random.default_rng(0)
   centres = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]], np.float32)
   x = centres[:, None] + 0.4 * rng.normal(size=(WORKERS, 256, 2)).astype(np.float32)

@@ -1,8 +1,9 @@
-"""Somebody's data-parallel loop with flax's NNX. Two lines make it VRL-SGD, with a twentieth of the communication.
+"""A data-parallel loop in flax's NNX. Two changed lines turn S-SGD into VRL-SGD, with a twentieth of the communication.
 
 python examples/nnx_loop.py
 
-As in flax_loop.py: what the two lines were stands behind `# was:`, and each worker has one of four clouds of points.
+The original lines are in the comments `# was:`. The data are four clusters of points, one per worker, as in
+flax_loop.py.
 """
 
 import jax
@@ -15,7 +16,7 @@ import vrl_jax
 
 WORKERS, STEPS = 4, 400
 if __name__ == '__main__':
-  vrl_jax.devices.prepare(WORKERS)  # virtual devices if there is only a CPU
+  vrl_jax.prepare_devices(WORKERS)  # virtual devices on a CPU
 
 
 class Classifier(nnx.Module):
@@ -35,7 +36,7 @@ def loss_fn(model, x, y):
 
 
 def main():
-  """Trains, and returns the loss of worker 0's model on the data of all."""
+  """Trains, and returns the loss of worker 0's model on the data of all workers."""
   rng = np.random.default_rng(0)
   centres = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]], np.float32)
   x = centres[:, None] + 0.4 * rng.normal(size=(WORKERS, 256, 2)).astype(np.float32)

@@ -9,16 +9,16 @@
 # %% [markdown]
 # # Why Local SGD drifts, and what VRL-SGD does about it
 #
-# Two workers, a model of one number, no noise: everything that matters can be seen. At the end you know
+# Two workers, a scalar model and no noise are enough to show
 #
-# - why averaging models every $k$ steps lands **beside** the optimum when the workers' data differ,
+# - why averaging models every $k$ steps **misses** the optimum when the workers' data differ,
 # - what VRL-SGD's correction $\Delta_i$ is, and why it costs no communication,
-# - what the first round has to do with it (VRL-SGD-W).
+# - why the first round matters (VRL-SGD-W).
 #
-# It takes less than a minute on any machine.
+# The notebook runs in less than a minute.
 
 # %%
-# Where VRL-JAX is not installed: installs it from a checkout around or in this folder, or else from REPOSITORY.
+# Installs VRL-JAX if it is missing: from a checkout that contains, or is in, this directory, or else from REPOSITORY.
 import importlib.util
 import os
 import pathlib
@@ -26,15 +26,15 @@ import shutil
 import subprocess
 import sys
 
-REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: the address of your copy, 'git+https://…'
+REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: a URL, 'git+https://…'
 
 spec = importlib.util.find_spec('vrl_jax')
-if spec is None or spec.origin is None:  # no origin: only a folder of that name, perhaps the checkout itself
+if spec is None or spec.origin is None:  # no origin: only a directory of that name, perhaps the checkout
   here = pathlib.Path.cwd()
   places = [here, *here.parents, *sorted(here.iterdir())]
-  checkout = next((path for path in places if (path / 'vrl_jax' / 'train.py').exists()), None)
+  checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
   if not (checkout or REPOSITORY):
-    raise ModuleNotFoundError(f'no VRL-JAX in or around {here}: clone or upload it to there, or set REPOSITORY above')
+    raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
   tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
@@ -53,28 +53,26 @@ import optax
 from IPython.display import Image, display
 
 import vrl_jax
-from vrl_jax.config_files import load_config
-from vrl_jax.report import style
-from vrl_jax.sweep import run_sweep
 
-vrl_jax.devices.prepare(workers=2)  # before anything touches JAX
+vrl_jax.prepare_devices(workers=2)  # call it before JAX is used
 jax.config.update('jax_enable_x64', True)
-plt.rcParams.update(style.RC | {'figure.dpi': 110, 'font.size': 9})
-QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run a shortened form
+plt.rcParams.update({'figure.dpi': 110, 'font.size': 9})
+COLORS = {'Local SGD': '#d55e00', 'VRL-SGD': '#0072b2'}
+QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the tests run a shortened form
 
 # %% [markdown]
 # ## Two workers that disagree
 #
-# Worker 1 wants $f_1(x) = (x + 2b)^2$ small, worker 2 wants $f_2(x) = 2(x - b)^2$ small; together they want their mean
-# small. This is the appendix of the VRL-SGD paper. The constant $b$ says how much the workers' data differ.
-# Alone they would go to $-2b$ and $b$; the minimum of the mean is at **0** whatever $b$ is.
+# The loss of worker 1 is $f_1(x) = (x + 2b)^2$, that of worker 2 is $f_2(x) = 2(x - b)^2$, and the workers minimise the mean
+# of the two. This is the example in the appendix of the VRL-SGD paper. The constant $b$ sets how much the workers' data differ.
+# The minima of the two losses are at $-2b$ and $b$; the minimum of their mean is at **0** for every $b$.
 
 # %%
 A, C = np.array([1.0, 2.0]), np.array([-2.0, 1.0])  # f_i(x) = A_i (x - b C_i)²
 
 
 def gradients(x, b):
-  """Of each worker at its own model, the last axis of x."""
+  """The gradients of the workers at their models; the last axis of x is the worker."""
   return 2 * A * (x - b * C)
 
 
@@ -92,31 +90,31 @@ ax.legend();
 # %% [markdown]
 # ## Local SGD by hand
 #
-# An algorithm of `vrl_jax` is a local step (`update`, an ordinary optax transform) and the end of a period
-# (`communicate`). Both act on one worker's values; `jax.vmap` with the axis name makes the workers. That is all there is
-# to it, so the loop below runs every algorithm of the package.
+# An algorithm of `vrl_jax` consists of a local step (`transform`, an optax transform) and the end of a period
+# (`communicate`). Both act on the values of one worker; `jax.vmap` with the axis name maps them over the workers. The loop
+# below runs every algorithm of the package.
 
 
 # %%
 def run(algorithm, period, rounds, first_period=None, b=1.0, x0=1.5):
-  """Records both workers after every step, and again after every communication."""
+  """Records the workers after every step, and again after every communication."""
 
   def local_step(x, state, a, c):
-    updates, state = algorithm.update(2 * a * (x - c), state, x)
+    updates, state = algorithm.transform.update(2 * a * (x - c), state, x)
     return optax.apply_updates(x, updates), state
 
   over_workers = lambda f: jax.jit(jax.vmap(f, axis_name=vrl_jax.AXIS))
   local_step, communicate = over_workers(local_step), over_workers(algorithm.communicate)
   consensus = over_workers(algorithm.consensus)
   x = jnp.full(2, x0)
-  state = jax.vmap(algorithm.init)(x)
+  state = jax.vmap(algorithm.transform.init)(x)
   steps, workers, models, corrections = [], [], [], []
 
   def record(step):
     steps.append(step)
     workers.append(np.asarray(x))
     models.append(np.asarray(consensus(x, state))[0])
-    delta = algorithm.correction(state)  # None where an algorithm has none
+    delta = algorithm.correction(state)  # None if the algorithm has none
     corrections.append(np.zeros(2) if delta is None else np.asarray(delta))
 
   record(0)
@@ -134,14 +132,14 @@ def show_workers(ax, history, title):
   step = history['step']
   for i in (0, 1):
     ax.plot(step, history['workers'][:, i], color=WORKERS[i], label=f'worker {i + 1}')
-  after = np.flatnonzero(np.diff(step) == 0) + 1  # a step's second record is after its communication
+  after = np.flatnonzero(np.diff(step) == 0) + 1  # the second record of a step is after its communication
   ax.plot(step[after], history['model'][after], 'o', color='black', label='after averaging')
   ax.axhline(0, color='black', linewidth=0.8, linestyle=(0, (4, 3)), label='the optimum')
   ax.set(xlabel='steps', title=title)
 
 
 # %% tags=["parameters"]
-# @title Change these and run the cells below again
+# @title Change these, then run the cells below again
 period = 10  # @param {type: "slider", min: 1, max: 40}
 rate = 0.05  # @param {type: "slider", min: 0.005, max: 0.1, step: 0.005}
 b = 1.0  # @param {type: "slider", min: 0, max: 3, step: 0.25}
@@ -159,27 +157,27 @@ for name, history in (('Local SGD', local), ('VRL-SGD', vrl)):
   print(f'{name} after 8 rounds: {history["model"][-1]:+.4f} (the optimum is 0)')
 
 # %% [markdown]
-# Left: between two averages each worker walks towards its **own** minimum. Worker 2 has the steeper loss: it is soon near
-# its minimum and slows down, while worker 1 has far to go and goes on. Local SGD settles where the two *walks* cancel, which
-# is not where the two *gradients* cancel, and it stays there however long you train.
+# Left: between two averages each worker moves towards its **own** minimum. Worker 2 has the steeper loss: it gets close to
+# its minimum and slows down, while worker 1 still has far to go. Local SGD converges to the point where the two *movements*
+# cancel, which is not where the two *gradients* cancel, however long you train.
 #
-# Right: the same steps, the same averages, the same bytes sent. After the first round each worker knows how its gradients
-# differ from everybody's, and takes that difference out.
+# Right: the same number of steps, averages and bytes. After the first round each worker knows how its gradient differs from
+# the mean over workers, and subtracts that difference.
 #
-# ## Where exactly does Local SGD stop?
+# ## Where does Local SGD converge to?
 #
-# In $k$ steps worker $i$ covers the share $1 - \rho_i$ of its way to its own minimum $c_i$, with
-# $\rho_i = (1 - 2\gamma a_i)^k$. Averaging changes nothing when the two pulls cancel:
+# In $k$ steps worker $i$ covers a fraction $1 - \rho_i$ of the distance to its minimum $c_i$, with
+# $\rho_i = (1 - 2\gamma a_i)^k$. The average does not change when the two movements cancel:
 #
 # $$\hat x_{\text{Local}} = \frac{\sum_i (1 - \rho_i)\, c_i}{\sum_i (1 - \rho_i)} .$$
 #
-# For $k = 1$ that is the optimum; for large $k$ it is the plain mean of the workers' own minima.
+# For $k = 1$ this is the optimum; for large $k$ it is the mean of the workers' minima.
 
 # %%
 periods = (1, 2, 5, 10, 20) if QUICK else (1, 2, 3, 5, 7, 10, 15, 20, 30)
 ends = {
   name: [run(make(optax.sgd(0.05)), k, rounds=max(80, 200 // k))['model'][-1] for k in periods]
-  for name, make in (('local_sgd', vrl_jax.local_sgd), ('vrl_sgd', vrl_jax.vrl_sgd))
+  for name, make in (('Local SGD', vrl_jax.local_sgd), ('VRL-SGD', vrl_jax.vrl_sgd))
 }
 k = np.linspace(1, max(periods), 200)
 share = 1 - (1 - 2 * 0.05 * A[:, None]) ** k
@@ -187,29 +185,27 @@ predicted = (share * C[:, None]).sum(axis=0) / share.sum(axis=0)
 
 fig, ax = plt.subplots(figsize=(5.6, 2.8))
 ax.plot(k, predicted, color='#666666', linewidth=1, label='the formula')
-for name, label in (('local_sgd', 'Local SGD'), ('vrl_sgd', 'VRL-SGD')):
-  look = style.look(name)
-  ax.plot(periods, ends[name], look.marker, color=look.color, label=f'{label}, where it ends')
+for name, marker in (('Local SGD', 's'), ('VRL-SGD', 'D')):
+  ax.plot(periods, ends[name], marker, color=COLORS[name], label=f'{name}, final model')
 ax.axhline(0, color='black', linewidth=0.8, linestyle=(0, (4, 3)))
 ax.set(xlabel='period k', ylabel='final model (optimum: 0)', title='γ = 0.05, b = 1')
 ax.legend()
-assert np.allclose(ends['local_sgd'], np.interp(periods, k, predicted), atol=1e-3)
-assert np.allclose(ends['vrl_sgd'], 0, atol=1e-6)
+assert np.allclose(ends['Local SGD'], np.interp(periods, k, predicted), atol=1e-3)
+assert np.allclose(ends['VRL-SGD'], 0, atol=1e-6)
 
 # %% [markdown]
 # ## What Δ is
 #
-# VRL-SGD subtracts a vector $\Delta_i$ from the gradient at every local step, and corrects it when the models are
-# averaged anyway:
+# VRL-SGD subtracts a vector $\Delta_i$ from the gradient at every local step, and updates it when the models are averaged:
 #
 # $$x_i \leftarrow x_i - \gamma\,(g_i - \Delta_i), \qquad
 #   \Delta_i \leftarrow \Delta_i + \frac{\hat x - x_i}{k\gamma}.$$
 #
-# $\hat x - x_i$ is how far the mean is from where this worker went; divided by $k\gamma$ it is a gradient again:
-# after a communication $\Delta_i$ is **the mean of the worker's own gradients over the period, minus the mean of everybody's**.
-# Nobody sends it: each worker works it out from the average that it receives in any case.
+# $\hat x - x_i$ is the difference between the mean and this worker's model; divided by $k\gamma$ it is a gradient:
+# after a communication $\Delta_i$ is **the mean of the worker's gradients over the period, minus its mean over workers**.
+# It is never sent: each worker computes it from the average that it receives anyway.
 #
-# At the optimum the workers' gradients are not zero (they cancel), and $\Delta_i$ must become just that:
+# At the optimum the workers' gradients are not zero (they cancel), and $\Delta_i$ converges to them:
 # $\nabla f_1(0) = 4b$ and $\nabla f_2(0) = -4b$.
 
 # %%
@@ -219,47 +215,43 @@ for i in (0, 1):
   axes[0].axhline(gradients(0.0, b)[i], color=WORKERS[i], linewidth=0.9, linestyle=(0, (2, 2)))
 axes[0].set(xlabel='steps', title='The corrections (dotted: the gradients at the optimum)')
 axes[0].legend()
-for history, name, label in ((local, 'local_sgd', 'Local SGD'), (vrl, 'vrl_sgd', 'VRL-SGD')):
-  look = style.look(name)
+for name, history, line in (('Local SGD', local, '--'), ('VRL-SGD', vrl, '-')):
   variance = (gradients(history['workers'], b) - history['correction']).var(axis=1)
-  dashes = look.dashes or (1, 0)
-  axes[1].plot(history['step'], variance, color=look.color, dashes=dashes, label=label)
-axes[1].set(xlabel='steps', title='Variance among the workers of the direction they take', yscale='log')
+  axes[1].plot(history['step'], variance, line, color=COLORS[name], label=name)
+axes[1].set(xlabel='steps', title='Variance of the update direction among the workers', yscale='log')
 axes[1].legend()
 print('sum of the corrections:', float(abs(vrl['correction'].sum(axis=1)).max()))
 
 # %% [markdown]
-# The corrections add up to zero, so they never move the mean: they only keep the workers together. With Local SGD the
-# directions differ as much in every round; with VRL-SGD the difference dies out, and with it the drift. That is the
+# The corrections sum to zero, so they do not move the mean; they only keep the workers together. With Local SGD the
+# directions differ equally in every round; with VRL-SGD the difference vanishes, and with it the drift. This is the
 # *variance reduction* in the name.
 #
 # ## The first round
 #
-# In the first round $\Delta_i = 0$: VRL-SGD *is* Local SGD there, and drifts in proportion to $b$. **VRL-SGD-W** (warm-up)
-# makes the first period one step long: all workers still share one model then, so $\Delta_i$ starts as the exact difference of
-# their gradients, and $b$ disappears from the trajectory altogether.
+# In the first round $\Delta_i = 0$: VRL-SGD *is* Local SGD there, and drifts in proportion to $b$. In **VRL-SGD-W** (warm-up)
+# the first period is one step long. All workers still have the same model then, so $\Delta_i$ is initialised to the exact
+# difference of their gradients, and the trajectory does not depend on $b$ at all.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(8.6, 2.9), sharey=True, layout='constrained')
-for shade, strength in enumerate((1.0, 10.0, 100.0)):
-  for ax, name, first in ((axes[0], 'vrl_sgd', None), (axes[1], 'vrl_sgd_w', 1)):
+for strength, line, color in ((1.0, '-', '#0072b2'), (10.0, '--', '#80b8d8'), (100.0, ':', '#003959')):
+  for ax, first in ((axes[0], None), (axes[1], 1)):
     algorithm, rounds = vrl_jax.vrl_sgd(optax.sgd(0.01)), 8 if QUICK else 20
     history = run(algorithm, 20, rounds, first, b=strength, x0=1.0)
-    look = style.look(name, shade, 3)
-    distance, dashes = abs(history['model']), look.dashes or (1, 0)
-    ax.plot(history['step'], distance, color=look.color, dashes=dashes, label=f'b = {strength:g}')
-for ax, title in zip(axes, ('VRL-SGD', 'VRL-SGD-W: three lines in one')):
+    ax.plot(history['step'], abs(history['model']), line, color=color, label=f'b = {strength:g}')
+for ax, title in zip(axes, ('VRL-SGD', 'VRL-SGD-W: the three curves coincide')):
   ax.set(xlabel='steps', title=title, yscale='log')
   ax.legend()
 axes[0].set_ylabel('distance to the optimum');
 # %% [markdown]
-# ## The same with the package's own loop
+# ## The same with the training loop
 #
-# So far everything was done by hand. Experiments live in configs; `run_sweep` trains each entry, writes a folder per run,
-# and ends with a table and a report. This is what `python launch.py --config configs/quadratic.py` does, too.
+# Experiments are configs. `run_sweep` trains every entry of a sweep into its run directory, and ends with a table and a
+# report, as `python launch.py` does.
 
 # %%
-config = load_config('quadratic')  # the paper's appendix: k = 20, γ = 0.01, 400 steps
+config = vrl_jax.load_config('quadratic')  # the paper's appendix: k = 20, γ = 0.01, 400 steps
 config.b = 100.0
 if QUICK:
   config.steps = 100
@@ -273,17 +265,17 @@ config.sweep = (
 )
 config.figure = ({'name': 'distance', 'y': 'distance_to_optimum', 'x': ('step', 'communications')},)
 workdir = pathlib.Path(tempfile.mkdtemp())
-run_sweep(config, workdir);
+vrl_jax.run_sweep(config, workdir);
 # %%
 display(Image(workdir / 'figures' / 'distance.png', width=820))
 
 # %% [markdown]
-# Against *steps* the VRL variants keep up with S-SGD; against *communications* they are there twenty times sooner.
+# Against *steps* the VRL variants follow S-SGD; against *communications* they are twenty times as fast.
 #
 # ## What to try next
 #
-# - Move the sliders above: at `b = 0` the two algorithms differ much less (why do they at all?); with `period = 1` both are S-SGD.
-#   VRL-SGD always arrives here, but not always in the same number of *rounds*: which period needs the fewest?
-# - Give the workers momentum: `optax.sgd(rate, momentum=0.9)`. Nothing else changes; notebook 03 tells why that is not obvious.
+# - Move the sliders above: at `b = 0` the two algorithms differ much less (why do they differ at all?); with `period = 1` both
+#   are S-SGD. VRL-SGD always converges here, but the number of *rounds* depends on the period: which period needs the fewest?
+# - Use momentum: `optax.sgd(rate, momentum=0.9)`. Nothing else changes; notebook 03 explains why that is not obvious.
 # - Add noise: `config.noise = 1.0`, `config.seeds = (0, 1, 2)`, and look at the bands in the report.
-# - Real digits on your own device: [02_lenet_on_your_device](02_lenet_on_your_device.ipynb).
+# - Train on real digits: [02_lenet_on_your_device](02_lenet_on_your_device.ipynb).

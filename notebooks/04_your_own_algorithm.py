@@ -9,17 +9,17 @@
 # %% [markdown]
 # # Your own algorithm
 #
-# In this package an algorithm is a local step (an optax transform), the end of a period, and the model to evaluate. Here you write
-# one that is not in the package, in twenty lines, and take it all the way: by hand, in the training loop, in the report, and
-# through the tests that every algorithm of the package has to pass.
+# An algorithm consists of a local step (an optax transform), the end of a period, and the model to evaluate. This notebook adds
+# one in twenty lines, and uses it by hand, in the training loop, in the report, and in the tests that every algorithm of the
+# package passes.
 #
-# The example is **FedProx** ([Li et al, 2018](https://arxiv.org/abs/1812.06127)): Local SGD whose workers are tied to the last common
-# model $\hat x$ by a spring, so that they cannot drift far:
+# The example is **FedProx** ([Li et al., 2018](https://arxiv.org/abs/1812.06127)): Local SGD with a proximal term that pulls each
+# worker to the last common model $\hat x$, so that it cannot drift far:
 #
 # $$x_i \leftarrow x_i - \gamma\,\bigl(g_i(x_i) + \mu\,(x_i - \hat x)\bigr).$$
 
 # %%
-# Where VRL-JAX is not installed: installs it from a checkout around or in this folder, or else from REPOSITORY.
+# Installs VRL-JAX if it is missing: from a checkout that contains, or is in, this directory, or else from REPOSITORY.
 import importlib.util
 import os
 import pathlib
@@ -27,15 +27,15 @@ import shutil
 import subprocess
 import sys
 
-REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: the address of your copy, 'git+https://…'
+REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: a URL, 'git+https://…'
 
 spec = importlib.util.find_spec('vrl_jax')
-if spec is None or spec.origin is None:  # no origin: only a folder of that name, perhaps the checkout itself
+if spec is None or spec.origin is None:  # no origin: only a directory of that name, perhaps the checkout
   here = pathlib.Path.cwd()
   places = [here, *here.parents, *sorted(here.iterdir())]
-  checkout = next((path for path in places if (path / 'vrl_jax' / 'train.py').exists()), None)
+  checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
   if not (checkout or REPOSITORY):
-    raise ModuleNotFoundError(f'no VRL-JAX in or around {here}: clone or upload it to there, or set REPOSITORY above')
+    raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
   tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
   extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
   source = f'{checkout}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
@@ -54,33 +54,30 @@ import optax
 from IPython.display import Image, display
 
 import vrl_jax
-from vrl_jax.config_files import load_config
-from vrl_jax.sweep import run_sweep
 
-vrl_jax.devices.prepare(workers=2)  # before anything touches JAX
-QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the project's tests run a shortened form
+vrl_jax.prepare_devices(workers=2)  # call it before JAX is used
+QUICK = bool(os.environ.get('VRL_JAX_QUICK'))  # the tests run a shortened form
 
 # %% [markdown]
 # ## Twenty lines
 #
-# Each function sees **one** worker's values. Whatever a worker must remember from step to step lives in the state; the only
-# place where workers meet is a mean over `axis_name`. FedProx leaves that to Local SGD, and adds the common model
-# to the state. There is no period, no counter and no learning rate in it: the engine decides when a round ends, and the
-# inner optimizer has the rate.
+# Each function acts on the values of **one** worker. What a worker keeps from step to step is part of the state, and workers
+# communicate only by a mean over `axis_name`. FedProx leaves that to Local SGD, and adds the common model to the state. It has
+# no period, counter or learning rate: the engine decides when a round ends, and the inner optimizer has the learning rate.
 
 
 # %%
 def fed_prox(inner, *, mu: float = 1.0, axis_name=vrl_jax.AXIS):
-  """FedProx: Local SGD with a spring to the last common model."""
+  """FedProx: Local SGD with a proximal term."""
   local = vrl_jax.local_sgd(inner, axis_name=axis_name)
 
   def init(params):
-    return local.init(params), params
+    return local.transform.init(params), params
 
   def update(grads, state, params=None, **extra_args):
     state, common = state
     grads = jax.tree.map(lambda g, x, c: g + mu * (x - c), grads, params, common)
-    updates, state = local.update(grads, state, params, **extra_args)
+    updates, state = local.transform.update(grads, state, params, **extra_args)
     return updates, (state, common)
 
   def communicate(params, state):
@@ -97,16 +94,16 @@ def fed_prox(inner, *, mu: float = 1.0, axis_name=vrl_jax.AXIS):
 # %% [markdown]
 # ## By hand
 #
-# Two workers with a model of one number each; the gradients are 1 and 3, the rate is ½, the spring 1. Work the second step out on
-# paper before you look: the workers stand at $-\tfrac12$ and $-\tfrac32$, so the spring adds $-\tfrac12$ and $-\tfrac32$ to their gradients.
+# Two workers with scalar models; the gradients are 1 and 3, the learning rate is ½ and μ = 1. After the first step the models are
+# $-\tfrac12$ and $-\tfrac32$, so in the second step the proximal term adds $-\tfrac12$ and $-\tfrac32$ to the gradients.
 
 # %%
 algorithm = fed_prox(optax.sgd(0.5), mu=1.0)
-update = jax.vmap(algorithm.update, axis_name=vrl_jax.AXIS)
+update = jax.vmap(algorithm.transform.update, axis_name=vrl_jax.AXIS)
 communicate = jax.vmap(algorithm.communicate, axis_name=vrl_jax.AXIS)
 
 x = jnp.zeros(2)
-state = jax.vmap(algorithm.init)(x)
+state = jax.vmap(algorithm.transform.init)(x)
 for _ in range(2):
   updates, state = update(jnp.array([1.0, 3.0]), state, x)
   x = optax.apply_updates(x, updates)
@@ -118,16 +115,16 @@ assert np.allclose(x, -1.5)
 # %% [markdown]
 # ## In the training loop
 #
-# One line in the registry, and the config has a field `mu`, `--config.algorithm=fed_prox` works, checkpoints, the report and the
-# accounting of bytes, too. (In a checkout the line goes into `vrl_jax/algorithms/__init__.py`, and the function into a file beside it.)
+# One entry in the registry adds the config field `mu` and enables `--config.algorithm=fed_prox`, checkpoints, the report and the
+# count of bytes. (In a checkout the entry goes into `vrl_jax/algorithms/__init__.py`, and the function into a file beside it.)
 
 # %%
 vrl_jax.ALGORITHMS['fed_prox'] = fed_prox
 
-config = load_config('quadratic')  # two workers that disagree: see notebook 01
+config = vrl_jax.load_config('quadratic')  # the two workers of notebook 01
 config.b, config.period, config.learning_rate = 1.0, 10, 0.05
 config.steps = 50 if QUICK else 150
-config.title = 'A spring against the drift'
+config.title = 'FedProx on two quadratics'
 config.sweep = (
   {'name': 'S-SGD', 'algorithm': 's_sgd'},
   {'name': 'Local SGD', 'algorithm': 'local_sgd'},
@@ -137,27 +134,27 @@ config.sweep = (
 )
 config.figure = ({'name': 'distance', 'y': 'distance_to_optimum', 'x': 'step', 'log_y': False},)
 workdir = pathlib.Path(tempfile.mkdtemp())
-run_sweep(config, workdir);
+vrl_jax.run_sweep(config, workdir);
 # %%
 display(Image(workdir / 'figures' / 'distance.png', width=620))
 
 # %% [markdown]
-# The spring does what it promises: the stronger it is, the closer to the optimum FedProx stops. But it stops beside it, for every
-# $\mu$, and a strong spring slows the way there. A correction that *learns* the difference between the workers (VRL-SGD) has
-# no such compromise.
+# The larger $\mu$, the closer to the optimum FedProx converges. But it misses the optimum for every $\mu$, and converges more
+# slowly for a large one. A correction that *learns* the difference between the workers (VRL-SGD) needs no such trade-off.
 #
-# ## Through the common battery
+# ## The common tests
 #
-# Does it keep its shapes and dtypes in float32, float64 and bfloat16? Does it compile once? Does it accept extra arguments, and give the
-# same trajectory on any number of devices? `tests/test_algorithms.py` asks every algorithm of the registry, so it asks yours as soon
-# as it is registered. Here a pytest plugin does that, as the function lives in this notebook.
+# Does it keep shapes and dtypes in float32, float64 and bfloat16? Does it compile once? Does it accept extra arguments, and have
+# the same trajectory on any number of devices? `tests/algorithms/test_algorithms.py` tests every algorithm in the registry. As
+# the function is defined in this notebook, a pytest plugin registers it here.
 
 # %%
+TESTS = 'tests/algorithms/test_algorithms.py'
 places = (pathlib.Path(vrl_jax.__file__).parents[1], *pathlib.Path.cwd().parents)
-checkout = next((path for path in places if (path / 'tests' / 'test_algorithms.py').exists()), None)
+checkout = next((path for path in places if (path / TESTS).exists()), None)
 
 if checkout is None:
-  print('The battery is part of the repository, not of the installed package: clone it to run this cell.')
+  print('The tests are not part of the installed package: clone the repository to run this cell.')
 else:
   plugin = pathlib.Path(tempfile.mkdtemp())
   source = 'import jax, optax, vrl_jax\n\n' + inspect.getsource(fed_prox)
@@ -165,7 +162,7 @@ else:
   which = 'fed_prox and (shapes or extra or compiled)' if QUICK else 'fed_prox'
   result = subprocess.run(
     [sys.executable, '-m', 'pytest', '-p', 'my_algorithm', '-p', 'no:cacheprovider', '-v', '--no-header']
-    + ['--color=no', '-k', which, 'tests/test_algorithms.py'],
+    + ['--color=no', '-k', which, TESTS],
     cwd=checkout,
     env=os.environ | {'PYTHONPATH': f'{plugin}'},
     capture_output=True,
@@ -175,14 +172,14 @@ else:
   assert result.returncode == 0, result.stdout + result.stderr
 
 # %% [markdown]
-# What the battery cannot know is what your algorithm is *for*. Write one more test with numbers worked out by hand, like the cell above,
-# and one against a plain NumPy version (`tests/numpy_reference.py` has those of the package).
+# The common tests do not know what your algorithm computes. Add a test with numbers worked out by hand, as in the cell above, and
+# one against a NumPy version (those of the package are in `tests/support/numpy_reference.py`).
 #
 # ## What to try next
 #
-# - A spring *and* a correction: put `vrl_jax.vrl_sgd` in the place of `local_sgd` above (its `correction` comes along with
-#   `_replace`, but wants its own part of the state). Does VRL-SGD still reach the optimum?
-# - Forget to put the common model into the state, and use the mean at every step: which test of the battery notices?
+# - Combine the proximal term with a correction: use `vrl_jax.vrl_sgd` instead of `local_sgd` above (`_replace` keeps its
+#   `correction`, which needs its own part of the state). Does VRL-SGD still reach the optimum?
+# - Do not keep the common model in the state, but use the mean at every step: which of the common tests fails?
 # - Change what is sent: average only the leaves whose name begins with `Dense`, or send bfloat16 differences. The report's column
-#   *sent* is counted from your program, not from a formula.
-# - Look at how the package's own are written: `vrl_jax/algorithms/vrl_sgd.py` is the paper's algorithm in one screen.
+#   *sent* is counted from the compiled program, not computed from a formula.
+# - Read an algorithm of the package: `vrl_jax/algorithms/vrl_sgd.py` is the paper's.

@@ -1,12 +1,13 @@
-"""RESULTS.md and what it is made of: small summaries of the runs, figures, and the text with its numbers left open.
+"""The study of RESULTS.md: stored runs, figures, and a template whose numbers are filled in.
 
-`python -m results store NAME FOLDER -- --config=…` adds a sweep, `make results` writes figures and RESULTS.md.
+`python -m results store NAME DIR -- --config=…` stores a sweep; `make results` writes the figures and RESULTS.md.
 """
 
 import pathlib
 
 FOLDER = pathlib.Path(__file__).parent
-SUMMARIES = FOLDER / 'summaries'
+SUMMARIES = FOLDER / 'data' / 'summaries'
+PUBLISHED = FOLDER / 'data' / 'published.json'
 FIGURES = FOLDER / 'figures'
 TEMPLATE = FOLDER / 'template.md'
 DOCUMENT = FOLDER.parent / 'RESULTS.md'

@@ -1,30 +1,37 @@
-"""`python -m results build`, or `python -m results store NAME FOLDER -- --config=FILE …`; see `results/README.md`."""
+"""`python -m results build`, `store`, `store-published` or `demo-picture`; see `results/README.md`."""
 
 import argparse
 import pathlib
 import sys
 
-from results import DOCUMENT, FIGURES, SUMMARIES, TEMPLATE, document, published, summaries
+from results import DOCUMENT, FIGURES, PUBLISHED, SUMMARIES, TEMPLATE
+from results.builder import demo, document, published, summaries
 from vrl_jax.errors import UserError
 
 
 def main(arguments: list[str] | None = None) -> int:
-  """Builds or stores; returns the exit status."""
+  """Runs the command; returns the exit status."""
   parser = argparse.ArgumentParser(prog='python -m results')
   commands = parser.add_subparsers(dest='command', required=True)
-  commands.add_parser('build', help='RESULTS.md and its figures from the stored summaries')
-  store = commands.add_parser('store', help='a small summary of a sweep')
-  store.add_argument('name')
-  store.add_argument('folder', type=pathlib.Path)
-  store.add_argument('arguments', nargs='+', help='of launch.py, after --: --config=configs/figures/… and other fields')
-  curves = commands.add_parser('store-published', help='the train losses of the published CSV files')
-  curves.add_argument('folder', type=pathlib.Path)
+  commands.add_parser('build', help='write RESULTS.md and its figures from the stored summaries')
+  store = commands.add_parser('store', help='store a small summary of a sweep')
+  store.add_argument('name', help='name of the summary')
+  store.add_argument('folder', type=pathlib.Path, help='run or sweep directory')
+  store.add_argument(
+    'arguments', nargs='+', help='options of launch.py, after --: --config=configs/figures/… and fields'
+  )
+  curves = commands.add_parser('store-published', help='store the train losses of published CSV files')
+  curves.add_argument('folder', type=pathlib.Path, help='directory of the CSV files')
+  picture = commands.add_parser('demo-picture', help="run the demo and draw the README's picture")
+  picture.add_argument('--workdir', type=pathlib.Path, help='new run directory; default: a temporary one')
   args = parser.parse_args(arguments)
   try:
     if args.command == 'store':
       print(summaries.store(args.name, args.folder, args.arguments, SUMMARIES))
     elif args.command == 'store-published':
-      print(published.store(args.folder))
+      print(published.store(args.folder, PUBLISHED))
+    elif args.command == 'demo-picture':
+      print(*demo.make_picture(args.workdir), sep='\n')
     else:
       template = TEMPLATE.read_text()
       text = document.fill(template)

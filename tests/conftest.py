@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from vrl_jax import devices
+from vrl_jax.engine import devices
 
 # A shell's background job ignores Ctrl-C, and so would what the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-devices.prepare(8)
+devices.prepare_devices(8)
 
 import jax  # noqa: E402
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from vrl_jax.launching import console
+from vrl_jax.cli.launch import console
 
 if __name__ == '__main__':
   sys.exit(console())

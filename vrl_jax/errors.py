@@ -1,29 +1,37 @@
-"""Mistakes of the user's, told in one line.
+"""User errors, reported in one line.
 
-`launch.py` prints the message alone, with no traceback, and exits with `exit_status`; a notebook or a test sees an
-ordinary exception. Say what is wrong, where, and what to do.
+`launch.py` prints the message without a traceback and exits with `exit_status`; notebooks and tests see an ordinary
+exception. A message says what is wrong, where, and what to do.
 """
 
 
 class UserError(Exception):
   """A bad config, flag or argument.
 
-  >>> from vrl_jax.config import default_config, validate
+  Attributes:
+    exit_status: the exit status of launch.py.
+    everywhere: whether every process of the run raises this error; if not, it is reported to the others.
+
+  >>> from vrl_jax.config.fields import default_config, validate
   >>> config = default_config()
   >>> config.update(period=5, steps=100, momentum=1.5)
   >>> validate(config)
   Traceback (most recent call last):
     ...
-  vrl_jax.errors.UserError: momentum=1.5, must be at least 0 and less than 1
+  vrl_jax.errors.UserError: momentum=1.5, must be less than 1
   """
 
   exit_status = 2
 
+  def __init__(self, message: str, *, everywhere: bool = False):
+    super().__init__(message)
+    self.everywhere = everywhere
+
 
 class DataError(UserError):
-  """A data file that is missing, corrupt or of the wrong form.
+  """A data file that is missing, corrupt or in the wrong format.
 
-  >>> from vrl_jax.data.mnist import load_mnist
+  >>> from vrl_jax.data.sources.mnist import load_mnist
   >>> try:
   ...   load_mnist('/nowhere')
   ... except DataError as error:
@@ -32,3 +40,75 @@ class DataError(UserError):
   """
 
   exit_status = 3
+
+
+class DataNotFound(DataError):
+  """A data set that is missing, as opposed to damaged.
+
+  >>> try:
+  ...   raise DataNotFound('MNIST was not found')
+  ... except DataError as error:
+  ...   print(f'{error}, so it may be downloaded')
+  MNIST was not found, so it may be downloaded
+  """
+
+
+class ForeignCheckpoint(DataError):
+  """A checkpoint that was written with another config or by another version of the code.
+
+  >>> error = ForeignCheckpoint('runs/a: the checkpoint of step 40 is from another run: period=5 there and 10 now')
+  >>> isinstance(error, DataError), error.exit_status
+  (True, 3)
+  """
+
+
+class Diverged(UserError):
+  """The loss or the parameters are no longer finite.
+
+  >>> Diverged('runs/a: the loss is not finite from step 40 on').exit_status
+  4
+  """
+
+  exit_status = 4
+
+
+class StorageError(UserError):
+  """The run directory can no longer be written.
+
+  >>> StorageError('runs/a: cannot be written (No space left on device)').exit_status
+  5
+  """
+
+  exit_status = 5
+
+
+class LostContact(UserError):
+  """Another process of the run has died or can no longer be reached.
+
+  >>> LostContact('lost contact to process 1').exit_status
+  6
+  """
+
+  exit_status = 6
+
+
+class Interrupted(KeyboardInterrupt):
+  """The run was stopped by a signal; the same call resumes it.
+
+  Not an `Exception`, so that `except Exception` around a damaged file does not catch it.
+
+  Attributes:
+    signum: the signal.
+    exit_status: the exit status of launch.py, 128 + `signum`.
+    everywhere: as in `UserError`.
+
+  >>> import signal
+  >>> Interrupted('stopped by SIGTERM', signal.SIGTERM).exit_status
+  143
+  """
+
+  def __init__(self, message: str, signum: int, *, everywhere: bool = False):
+    super().__init__(message)
+    self.signum = signum
+    self.exit_status = 128 + signum
+    self.everywhere = everywhere

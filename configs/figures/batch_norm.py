@@ -1,23 +1,23 @@
-"""Batch normalisation with divided classes: LeNet-BN on 4,000 embedded digits, 8 workers, the three policies.
+"""Batch normalisation with divided classes: LeNet-BN on 4,000 embedded digits, 8 workers, `batch_stats` in turn.
 
 python launch.py --config configs/figures/batch_norm.py --workdir runs/batch_norm
 
-6 runs from the same weights (train loss 0.226), some minutes on 2 cores. Train loss after 40 epochs for the policies
-average, local and sync: S-SGD 0.212, 0.245 and 0.073, VRL-SGD (k = 10) 0.221, 0.255 and 0.074. Test accuracy of VRL-SGD:
-93.0, 92.6 and 95.1 %.
+6 runs from the same initial weights (train loss 0.226), a few minutes on 2 cores. Train loss after 40 epochs with
+batch_stats=average, local and sync: S-SGD 0.212, 0.245 and 0.073, VRL-SGD (k = 10) 0.221, 0.255 and 0.074. Test
+accuracy of VRL-SGD: 93.0, 92.6 and 95.1 %.
 
-Only sync trains well. VRL-SGD follows S-SGD under each policy, so it is not the local steps that harm, but that a worker
-normalises by the statistics of its own two or three classes, which are not those of the evaluation. The price of sync is a
+Only sync trains well. VRL-SGD follows S-SGD with each of the three, so the cause is not the local steps: a worker
+normalises by the statistics of its two or three classes, which differ from those of the evaluation. sync costs a
 collective in every step: VRL-SGD then communicates 660 times instead of 60 and sends 29.9 MB instead of 26.3 (local:
-26.1). Pooling the workers' own statistics (local) did not help: it was worse than their mean (average).
+26.1). Pooling the workers' statistics (local) was worse than averaging them (average).
 """
 
-from configs import lenet_mnist
-from vrl_jax.batch_stats import POLICIES
+import vrl_jax
+from vrl_jax.engine.batch_stats import POLICIES
 
 
 def get_config():
-  config = lenet_mnist.get_config()
+  config = vrl_jax.load_config('lenet_mnist')
   config.title = 'Batch normalisation: what the workers do with the statistics'
   config.dataset = 'mnist_5k'
   config.batch_norm = True

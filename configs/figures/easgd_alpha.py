@@ -1,17 +1,18 @@
-"""EASGD's force α, between the least and the most (1/N) that make sense, beside S-SGD, Local SGD and VRL-SGD.
+"""EASGD with several values of α up to its maximum 1/N, beside S-SGD, Local SGD and VRL-SGD.
 
 python launch.py --config configs/figures/easgd_alpha.py --workdir runs/easgd_alpha
 
-LeNet on 4,000 embedded digits, a few minutes on 2 busy cores; what came out is in RESULTS.md.
+LeNet on 4,000 embedded digits, a few minutes on 2 busy cores. RESULTS.md has the results.
 """
 
-from configs.figures.small_digits import small_digits
+import vrl_jax
 
 BETAS = (0.1, 0.3, 0.5, 0.9, 1.0)  # Nα; 0.9 is the usual choice and the default
 
 
 def get_config():
-  config = small_digits("LeNet on 4,000 digits: EASGD's force")
+  config = vrl_jax.load_config('figures/small_digits')
+  config.title = "LeNet on 4,000 digits: EASGD's force"
   config.sweep = (
     {'name': 'S-SGD', 'algorithm': 's_sgd'},
     {'name': 'Local SGD', 'algorithm': 'local_sgd'},

@@ -1,25 +1,25 @@
-"""The paper's figures of this task: S-SGD, Local SGD, EASGD, VRL-SGD and VRL-SGD-W from the same start.
+"""The paper's figures of this task: S-SGD, Local SGD, EASGD, VRL-SGD and VRL-SGD-W from the same initial weights.
 
 python launch.py --config configs/figures/lenet_mnist.py --config.data_dir=DATA --workdir runs/lenet_mnist
 python launch.py --config configs/figures/lenet_mnist.py:identical --config.data_dir=DATA   # or :half, :double (the period)
 
-`:published` and `:published_identical` are the three algorithms whose curves the authors published, from a start with
-the train loss of theirs: plain SGD until 0.4136.
+`:published` and `:published_identical` run the three algorithms whose curves the authors published, from initial
+weights with the train loss of theirs: plain SGD until 0.4136.
 
-What came out, and how long it took, is in RESULTS.md.
+RESULTS.md has the results and the times.
 """
 
-from configs import lenet_mnist
-from configs.figures.comparison import compare
+import vrl_jax
+from vrl_jax.config.comparison import compare
 
 PUBLISHED_START = 0.4136
 _PUBLISHED = {'published': 'non_identical', 'published_identical': 'identical'}
 
 
 def get_config(variant=''):
-  config = lenet_mnist.get_config()
+  config = vrl_jax.load_config('lenet_mnist')
   if variant not in _PUBLISHED:
-    return compare(config, variant, also=_PUBLISHED)
+    return compare(config, variant, other_variants=_PUBLISHED)
   config.init_loss = PUBLISHED_START
   config.epochs = 30.0
   config = compare(config, _PUBLISHED[variant], only=('S-SGD', 'Local SGD', 'VRL-SGD'))

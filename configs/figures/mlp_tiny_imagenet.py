@@ -1,14 +1,14 @@
-"""The paper's figures of this task: S-SGD, Local SGD, EASGD, VRL-SGD and VRL-SGD-W from the same start.
+"""The paper's figures of this task: S-SGD, Local SGD, EASGD, VRL-SGD and VRL-SGD-W from the same initial weights.
 
 python launch.py --config configs/figures/mlp_tiny_imagenet.py --config.data_dir=DATA --workdir runs/mlp_tiny_imagenet
 python launch.py --config configs/figures/mlp_tiny_imagenet.py:identical --config.data_dir=DATA   # or :half, :double (the period)
 
-What came out, and how long it took, is in RESULTS.md.
+RESULTS.md has the results and the times.
 """
 
-from configs import mlp_tiny_imagenet
-from configs.figures.comparison import compare
+import vrl_jax
+from vrl_jax.config.comparison import compare
 
 
 def get_config(variant=''):
-  return compare(mlp_tiny_imagenet.get_config(), variant)
+  return compare(vrl_jax.load_config('mlp_tiny_imagenet'), variant)

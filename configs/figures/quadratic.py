@@ -1,4 +1,4 @@
-"""The two figures of the paper's appendix: distance to the minimum, and variance among the workers' directions.
+"""The two figures of the paper's appendix: distance to the minimum, and variance of the update among the workers.
 
 python launch.py --config configs/figures/quadratic.py --workdir runs/quadratic_figures
 
@@ -8,7 +8,7 @@ python launch.py --config configs/figures/quadratic.py --workdir runs/quadratic_
 
 import itertools
 
-from configs import quadratic
+import vrl_jax
 
 ALGORITHMS = (
   ('S-SGD', 's_sgd', None),
@@ -20,7 +20,7 @@ ALGORITHMS = (
 
 
 def get_config():
-  config = quadratic.get_config()
+  config = vrl_jax.load_config('quadratic')
   config.title = 'Two quadratics: distance to the minimum and variance among workers'
   config.sweep = tuple(
     {'name': f'b={b:g}, k={k}, {name}', 'b': b, 'period': k, 'algorithm': algorithm, 'first_period': first}

@@ -1,30 +1,30 @@
-"""Where an algorithm converges, stalls and diverges: two quadratics, how different they are (b) × k × γ.
+"""Where Local SGD and VRL-SGD converge, stall and diverge: two quadratics, their difference b × k × γ.
 
 python launch.py --config configs/figures/robustness.py --workdir runs/robustness
 
-100 runs of 400 steps in float64, from 1,000 away from the minimum; about a minute (20 took 10 s). A dark cell has
-converged, a light one has stalled, a cross has diverged: it ended farther away than it began.
+100 runs of 400 steps in float64, from a distance of 1,000 to the minimum; about a minute (20 took 10 s). Dark cells
+have converged, light ones have stalled, and crosses have diverged: their final distance is larger than the initial one.
 
-Local SGD stalls for every k > 1, the farther away the more the workers differ: for b = 100 at 0.67 (k = 2, γ = 0.01) to 50
-(k = 20, γ = 0.3). VRL-SGD converges whatever b is (below 1e-4 for γ = 0.03 and all k), as long as kγ is not too large: at
-k = 20 it is still 0.98 (γ = 0.1) and 15 (γ = 0.3) away. At γ = 0.6, more than the 1/2 that the steeper quadratic bears,
-both diverge for k > 1 (Local SGD with b = 1 and k = 2 only just does not: 710), and with k = 1 both still converge.
+Local SGD stalls for every k > 1, at a distance that grows with b: for b = 100 from 0.67 (k = 2, γ = 0.01) to 50
+(k = 20, γ = 0.3). VRL-SGD converges for every b (below 1e-4 for γ = 0.03 and all k) unless kγ is too large: at k = 20 the
+final distance is 0.98 (γ = 0.1) and 15 (γ = 0.3). At γ = 0.6, above the limit of 1/2 of the steeper quadratic, both
+diverge for k > 1 (except Local SGD with b = 1 and k = 2, which ends at 710), and both converge with k = 1.
 """
 
 import itertools
 
-from configs import quadratic
+import vrl_jax
 
 
 def get_config():
-  config = quadratic.get_config()
+  config = vrl_jax.load_config('quadratic')
   config.title = 'Where Local SGD and VRL-SGD converge, stall and diverge'
   config.devices = 1
-  config.x0 = 1000.0  # far enough that no stall is farther
+  config.x0 = 1000.0  # farther than any point at which a run stalls
   config.log_every_step = False
   config.eval_every = float(config.steps)
   config.checkpoint_minutes = 0.0
-  config.may_diverge = True  # which is what the map is about
+  config.may_diverge = True  # the map shows it
   config.sweep = tuple(
     {
       'name': f'{algorithm}, b={b:g}, k={k}, rate={rate:g}',

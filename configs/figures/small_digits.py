@@ -1,16 +1,19 @@
-"""LeNet on 4,000 embedded digits, so that many runs are quick: for the figures of EASGD's force and of momentum."""
+"""LeNet on 4,000 embedded digits, classes divided among 8 workers: the base of sweeps of many runs.
 
-from configs import lenet_mnist
+python launch.py --config configs/figures/small_digits.py --workdir runs/small_digits
+
+configs/demo.py with one run of 60 epochs (900 steps). The figures on EASGD's α and on momentum are based on it.
+"""
+
+import vrl_jax
 
 
-def small_digits(title, period=10, learning_rate=0.01):
-  """The config of `configs/demo.py` for one run of 60 epochs (900 steps), classes divided among 8 workers."""
-  config = lenet_mnist.get_config()
+def get_config():
+  config = vrl_jax.load_config('lenet_mnist')
   config.dataset = 'mnist_5k'
-  config.period = period
-  config.learning_rate = learning_rate
+  config.period = 10
+  config.learning_rate = 0.01
   config.init_epochs = 2.0
   config.epochs = 60.0
   config.eval_every = 4.0
-  config.title = title
   return config

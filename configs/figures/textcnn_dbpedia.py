@@ -1,14 +1,14 @@
-"""The paper's figures of this task: S-SGD, Local SGD, EASGD, VRL-SGD and VRL-SGD-W from the same start.
+"""The paper's figures of this task: S-SGD, Local SGD, EASGD, VRL-SGD and VRL-SGD-W from the same initial weights.
 
 python launch.py --config configs/figures/textcnn_dbpedia.py --config.data_dir=DATA --workdir runs/textcnn_dbpedia
 python launch.py --config configs/figures/textcnn_dbpedia.py:identical --config.data_dir=DATA   # or :half, :double (the period)
 
-What came out, and how long it took, is in RESULTS.md.
+RESULTS.md has the results and the times.
 """
 
-from configs import textcnn_dbpedia
-from configs.figures.comparison import compare
+import vrl_jax
+from vrl_jax.config.comparison import compare
 
 
 def get_config(variant=''):
-  return compare(textcnn_dbpedia.get_config(), variant)
+  return compare(vrl_jax.load_config('textcnn_dbpedia'), variant)

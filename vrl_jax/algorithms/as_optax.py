@@ -1,4 +1,4 @@
-"""An algorithm as a plain optax transform that communicates by itself."""
+"""An algorithm as an ordinary optax transform that communicates inside `update`."""
 
 import numbers
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from vrl_jax.algorithms.base import NEEDS_PARAMS, Algorithm, State
+from vrl_jax.algorithms.core.algorithm import NEEDS_PARAMS, Algorithm, State
 
 
 class AsOptaxState(NamedTuple):
@@ -17,7 +17,7 @@ class AsOptaxState(NamedTuple):
 
   Attributes:
     step: int32 scalar, the number of updates so far; the same on every worker.
-    due: int32 scalar, the step that ends the present period; the same on every worker.
+    due: int32 scalar, the step that ends the current period; the same on every worker.
     algorithm: the algorithm's state.
 
   >>> import vrl_jax
@@ -37,19 +37,19 @@ def as_optax(
 ) -> optax.GradientTransformationExtraArgs:
   """Wraps an algorithm as a `GradientTransformation` that communicates inside `update`, every `period` steps.
 
-  A drop-in for any loop under `jax.pmap`, `jax.shard_map` or `jax.vmap` whose axis bears the algorithm's `axis_name`.
-  Its update is x_new - x, communication included, so it must be the last link of an `optax.chain`. The trajectory is
-  that of the round engine, to rounding. (Under `vmap` JAX turns the branch into a selection, and the mean is computed
-  at every step; the engine of `vrl_jax.rounds` has no branch.)
+  It works in any training loop under `jax.pmap`, `jax.shard_map` or `jax.vmap` with the algorithm's `axis_name`. Its
+  update is x_new - x, including the communication, so it must be the last link of an `optax.chain`. Its trajectory
+  equals that of :class:`vrl_jax.Engine` up to rounding. (Under `vmap`, JAX converts the branch to a select and computes
+  the mean at every step; the engine has no branch.)
 
-  `optax.apply_if_finite` must not stand around it: each worker would decide alone whether to take a step, and they
-  would no longer communicate at the same time. :func:`vrl_jax.skip_if_any_not_finite` lets them decide together.
+  Do not wrap it in `optax.apply_if_finite`: each worker would decide separately whether to take a step, and the workers
+  would no longer communicate at the same time. Use :func:`vrl_jax.skip_if_any_not_finite`.
 
   Args:
     algorithm: any Algorithm.
-    period: k, the number of local steps between two communications; or stages, pairs (step, k) from step 0 on, where a
-      period that starts at or after the step has length k (`vrl_jax.periods` makes some).
-    first_period: the length of the first period; None is `period`, 1 makes VRL-SGD into VRL-SGD-W.
+    period: k, the number of local steps between two communications; or stages, a sequence of (step, k) pairs that
+      starts at step 0, where a period that starts at `step` or later has length k (see `vrl_jax.engine.periods`).
+    first_period: the length of the first period; None means `period`, and 1 turns VRL-SGD into VRL-SGD-W.
 
   Returns:
     The transform; its `update` needs `params`.
@@ -71,19 +71,20 @@ def as_optax(
   >>> bool(jnp.allclose(x, 5 / 3))
   True
   """
-  stages = ((0, period),) if isinstance(period, numbers.Integral) else _stages(period)
-  first_period = stages[0][1] if first_period is None else first_period
-  for name, value in [('period', k) for _, k in stages] + [('first_period', first_period)]:
+  stages = _stages(period)
+  first = stages[0][1] if first_period is None else first_period
+  for name, value in [('period', k) for _, k in stages] + [('first_period', first)]:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-      raise ValueError(f'{name}={value!r}, must be a whole number of at least 1')
+      raise ValueError(f'{name}={value!r}, must be an integer of at least 1')
 
   def init(params):
-    return AsOptaxState(jnp.zeros([], jnp.int32), jnp.asarray(first_period, jnp.int32), algorithm.init(params))
+    inner = algorithm.transform.init(params)
+    return AsOptaxState(jnp.zeros([], jnp.int32), jnp.asarray(first, jnp.int32), inner)
 
   def update(grads, state, params=None, **extra_args):
     if params is None:
       raise ValueError(NEEDS_PARAMS)
-    updates, inner = algorithm.update(grads, state.algorithm, params, **extra_args)
+    updates, inner = algorithm.transform.update(grads, state.algorithm, params, **extra_args)
     local = (optax.apply_updates(params, updates), inner)
     step = state.step + 1
     ends = step == state.due
@@ -95,9 +96,11 @@ def as_optax(
 
 
 def _stages(period):
+  if isinstance(period, numbers.Integral):
+    return ((0, period),)
   stages = tuple(map(tuple, period)) if isinstance(period, Sequence) and not isinstance(period, str) else ()
   if not stages or any(len(stage) != 2 for stage in stages) or stages[0][0] != 0 or sorted(stages) != list(stages):
-    raise ValueError(f'period={period!r}, must be a whole number of at least 1, or (step, period) pairs from step 0 on')
+    raise ValueError(f'period={period!r}, must be an integer of at least 1, or (step, period) pairs from step 0 on')
   return stages
 
 
@@ -109,8 +112,8 @@ def _at(stages, step):
 
 
 def _varying_like(tree, like):
-  # Under `shard_map(check_vma=True)` a mean is typed as equal on all devices and what it replaces is not; both branches
-  # of a cond need one type. Elsewhere nothing is typed as varying.
+  # Under `shard_map(check_vma=True)` a mean has a type that does not vary over the devices, unlike the value it
+  # replaces; both branches of a cond need the same type. Elsewhere no type varies.
   def cast(x, l):
     missing = tuple(jax.typeof(l).manual_axis_type.varying - jax.typeof(x).manual_axis_type.varying)
     return lax.pcast(x, missing, to='varying') if missing else x

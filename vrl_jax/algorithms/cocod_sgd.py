@@ -5,27 +5,21 @@ from typing import NamedTuple
 import jax
 import optax
 
-from vrl_jax.algorithms.base import (
-  AXIS,
-  Algorithm,
-  AxisName,
-  Params,
-  State,
-  cast_like,
-  mean_over_workers,
-  no_correction,
-)
+from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
+from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.precision import cast_like
 
 
 class CoCoDSGDState(NamedTuple):
   """State of :func:`cocod_sgd`.
 
   Attributes:
-    inner: the inner optimizer's state, each worker's own.
-    start: x_i at the start of the period, each worker's own.
+    inner: the inner optimizer's state, per worker.
+    start: x_i at the start of the period, per worker.
 
   >>> import jax.numpy as jnp
-  >>> cocod_sgd(optax.sgd(0.1)).init(jnp.ones(2)).start.tolist()
+  >>> cocod_sgd(optax.sgd(0.1)).transform.init(jnp.ones(2)).start.tolist()
   [1.0, 1.0]
   """
 
@@ -34,17 +28,17 @@ class CoCoDSGDState(NamedTuple):
 
 
 def cocod_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS) -> Algorithm:
-  r"""CoCoD-SGD: the mean of the models at the start of a period, plus what each worker has moved since.
+  r"""CoCoD-SGD: the mean of the models at the start of a period, plus each worker's displacement in the period.
 
-  With :math:`x_i^s` (`state.start`) the model of worker i when the period began and :math:`x_i` (`params`) the one
-  after its k local steps,
+  With :math:`x_i^s` (`state.start`) the model of worker i at the start of the period and :math:`x_i` (`params`) its
+  model after k local steps,
 
   .. math::
 
     x_i \leftarrow \frac{1}{N} \sum_j x_j^s + (x_i - x_i^s), \qquad x_i^s \leftarrow x_i .
 
-  The all-reduce needs nothing that the local steps compute, so it can run while they do. The price is a model that is
-  one period old: the workers are never equal, and the model to evaluate is their mean.
+  The all-reduce does not depend on the local steps, so the two can overlap. In return the mean is one period old: the
+  workers' models always differ, and the model to evaluate is their mean.
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.
@@ -56,9 +50,9 @@ def cocod_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.cocod_sgd(optax.sgd(0.5), axis_name='w')
   >>> params = jnp.zeros(2)  # two workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
   >>> for _ in range(2):  # two periods of one step with the constant gradients 2 and 6
-  ...   updates, state = jax.vmap(algorithm.update)(jnp.array([2.0, 6.0]), state, params)
+  ...   updates, state = jax.vmap(algorithm.transform.update)(jnp.array([2.0, 6.0]), state, params)
   ...   params, state = jax.vmap(algorithm.communicate, axis_name='w')(params + updates, state)
   ...   print(params.tolist())
   [-1.0, -3.0]
@@ -86,6 +80,6 @@ def cocod_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
-    consensus=lambda params, state: cast_like(mean_over_workers(params, axis_name), params),
+    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
     correction=no_correction,
   )

@@ -1,4 +1,4 @@
-"""D²: decentralised SGD whose error does not depend on how the workers' data differ."""
+"""D²: decentralised SGD whose error does not depend on the differences between the workers' data."""
 
 from typing import NamedTuple
 
@@ -6,30 +6,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vrl_jax.algorithms.base import (
-  AXIS,
-  NEEDS_PARAMS,
-  Algorithm,
-  AxisName,
-  Params,
-  State,
-  cast_like,
-  mean_over_workers,
-  no_correction,
-  widened,
-)
-from vrl_jax.algorithms.gossip import check_mixing, mix
+from vrl_jax.algorithms.core.algorithm import NEEDS_PARAMS, Algorithm, Params, State, no_correction
+from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.mixing import check_mixing, mix
+from vrl_jax.algorithms.core.precision import cast_like, widened
 
 
 class PreviousState(NamedTuple):
   """State of :func:`d2` and :func:`vrl_jax.extra`.
 
   Attributes:
-    inner: the inner optimizer's state, each worker's own.
-    params: x_i before the last step, each worker's own.
-    updates: what the inner optimizer proposed in the last step, each worker's own.
+    inner: the inner optimizer's state, per worker.
+    params: x_i before the last step, per worker.
+    updates: the inner optimizer's updates in the last step, per worker.
 
-  >>> state = d2(optax.sgd(0.1)).init(jnp.ones(2))
+  >>> state = d2(optax.sgd(0.1)).transform.init(jnp.ones(2))
   >>> state.params.tolist(), state.updates.tolist()
   ([1.0, 1.0], [0.0, 0.0])
   """
@@ -40,7 +32,7 @@ class PreviousState(NamedTuple):
 
 
 def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: AxisName = AXIS) -> Algorithm:
-  r"""D² (decentralised training over decentralised data): gossip with the memory of one step.
+  r"""D² (decentralised training over decentralised data): gossip that uses the previous step.
 
   With W the mixing matrix and :math:`u_i^t` the inner optimizer's update (:math:`-\gamma g_i(x_i^t)` for SGD),
 
@@ -49,14 +41,14 @@ def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: 
     x_i^{t+1} = \sum_j W_{ij} (2 x_j^t - x_j^{t-1} + u_j^t - u_j^{t-1}),
     \qquad x_i^{-1} = x_i^0, \quad u_i^{-1} = 0 .
 
-  The difference of two updates cancels what is particular to a worker, as VRL-SGD's Δ does over a whole period. On the
-  complete graph the mean of the models takes S-SGD's steps. `update` is a collective: it runs under the workers' axis,
-  and `communicate` does nothing.
+  The difference of two updates cancels the part that is specific to a worker, as VRL-SGD's Δ does over a period. On the
+  complete graph the mean of the models follows S-SGD. `transform.update` is a collective, so it must run under the
+  workers' axis, and `communicate` does nothing.
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.
-    mixing: W, 'ring' (1/2 of its own, 1/4 of each neighbour) or 'complete' (the mean).
-    axis_name: the mapped axis (or axes) of the workers; on the ring they stand in the order of `lax.axis_index`.
+    mixing: W, 'ring' (weights 1/2 for the worker itself, 1/4 for each neighbour) or 'complete' (the mean).
+    axis_name: the mapped axis (or axes) of the workers; their order on the ring is that of `lax.axis_index`.
 
   Returns:
     The Algorithm. At every step it sends the parameters to both neighbours, or reduces them over all workers.
@@ -64,8 +56,9 @@ def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: 
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.d2(optax.sgd(0.5), axis_name='w')
   >>> params = jnp.zeros(4)  # four workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
-  >>> updates, state = jax.vmap(algorithm.update, axis_name='w')(jnp.array([8.0, 0.0, 0.0, 0.0]), state, params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
+  >>> update = jax.vmap(algorithm.transform.update, axis_name='w')
+  >>> updates, state = update(jnp.array([8.0, 0.0, 0.0, 0.0]), state, params)
   >>> (params + updates).tolist()
   [-2.0, -1.0, 0.0, -1.0]
 
@@ -90,6 +83,6 @@ def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: 
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=lambda params, state: (params, state),
-    consensus=lambda params, state: cast_like(mean_over_workers(params, axis_name), params),
+    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
     correction=no_correction,
   )

@@ -1,4 +1,4 @@
-"""Elastic averaging SGD, synchronous, with a period."""
+"""Elastic averaging SGD, in its synchronous form with a period."""
 
 from typing import NamedTuple
 
@@ -6,17 +6,10 @@ import jax
 import optax
 from jax import lax
 
-from vrl_jax.algorithms.base import (
-  AXIS,
-  Algorithm,
-  AxisName,
-  Params,
-  State,
-  cast_like,
-  mean_over_workers,
-  no_correction,
-  widened,
-)
+from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
+from vrl_jax.algorithms.core.averaging import mean_over_workers
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.precision import cast_like, widened
 
 _DEFAULT_BETA = 0.9
 
@@ -25,11 +18,11 @@ class EASGDState(NamedTuple):
   """State of :func:`easgd`.
 
   Attributes:
-    inner: the inner optimizer's state, each worker's own.
+    inner: the inner optimizer's state, per worker.
     centre: the centre c, the same on every worker; at least float32.
 
   >>> import jax.numpy as jnp
-  >>> easgd(optax.sgd(0.1)).init(jnp.ones(2)).centre.tolist()  # starts where the workers do
+  >>> easgd(optax.sgd(0.1)).transform.init(jnp.ones(2)).centre.tolist()  # the initial parameters
   [1.0, 1.0]
   """
 
@@ -38,7 +31,7 @@ class EASGDState(NamedTuple):
 
 
 def easgd(inner: optax.GradientTransformation, *, alpha: float | None = None, axis_name: AxisName = AXIS) -> Algorithm:
-  r"""Elastic averaging SGD: workers and a centre that pull each other.
+  r"""Elastic averaging SGD: an elastic force pulls the workers and a centre towards each other.
 
   After k local steps of the inner optimizer, with :math:`e_i = x_i - c`,
 
@@ -46,12 +39,13 @@ def easgd(inner: optax.GradientTransformation, *, alpha: float | None = None, ax
 
     x_i \leftarrow x_i - \alpha e_i, \qquad c \leftarrow c + \alpha \sum_i e_i .
 
-  With :math:`\beta = N \alpha` the centre's line is :math:`c \leftarrow (1 - \beta) c + \beta \hat x`, which is how it
-  is computed: only the mean of the models is sent. The workers are not made equal; the model to evaluate is the centre.
+  With :math:`\beta = N \alpha` the centre becomes :math:`c \leftarrow (1 - \beta) c + \beta \hat x`, which is how it is
+  computed: only the mean of the models is sent. The workers' models stay different; the model to evaluate is the
+  centre.
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.
-    alpha: the elastic force α, at most 1/N; None is 0.9/N.
+    alpha: the elastic force α, at most 1/N; None means 0.9/N.
     axis_name: the mapped axis (or axes) of the workers.
 
   Returns:
@@ -60,8 +54,8 @@ def easgd(inner: optax.GradientTransformation, *, alpha: float | None = None, ax
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.easgd(optax.sgd(0.5), alpha=0.25, axis_name='w')
   >>> params = jnp.zeros(2)  # two workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
-  >>> updates, state = jax.vmap(algorithm.update)(jnp.array([2.0, 6.0]), state, params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
+  >>> updates, state = jax.vmap(algorithm.transform.update)(jnp.array([2.0, 6.0]), state, params)
   >>> params = params + updates  # -1 and -3
   >>> params, state = jax.vmap(algorithm.communicate, axis_name='w')(params, state)
   >>> params.tolist(), state.centre.tolist()

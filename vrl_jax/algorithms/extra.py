@@ -1,11 +1,13 @@
-"""EXTRA: the exact first-order decentralised algorithm, of which D² and VRL-SGD are descendants."""
+"""EXTRA: the exact first-order decentralised algorithm from which D² and VRL-SGD descend."""
 
 import jax
 import optax
 
-from vrl_jax.algorithms.base import AXIS, NEEDS_PARAMS, Algorithm, AxisName, cast_like, widened
+from vrl_jax.algorithms.core.algorithm import NEEDS_PARAMS, Algorithm
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.mixing import mix
+from vrl_jax.algorithms.core.precision import cast_like, widened
 from vrl_jax.algorithms.d2 import PreviousState, d2
-from vrl_jax.algorithms.gossip import mix
 
 
 def extra(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: AxisName = AXIS) -> Algorithm:
@@ -17,14 +19,14 @@ def extra(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_nam
 
     x^{t+1} = (I + W) x^t - \tilde W x^{t-1} + u^t - u^{t-1}, \qquad x^{-1} = x^0, \quad u^{-1} = 0 .
 
-  That is :math:`(I + W) z^t + u^t - u^{t-1}` with :math:`z^t = x^t - x^{t-1}/2`, so one vector is mixed. Unlike in D²
-  the updates themselves are not mixed until the next step. The first step is :math:`x^1 = W x^0 + u^0`, as in the
-  paper, because all workers start from one model.
+  This is computed as :math:`(I + W) z^t + u^t - u^{t-1}` with :math:`z^t = x^t - x^{t-1}/2`, so only one vector is
+  mixed. Unlike in D², the updates are not mixed until the next step. The first step is :math:`x^1 = W x^0 + u^0` as in
+  the paper, because all workers start from the same model.
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.
-    mixing: W, 'ring' (1/2 of its own, 1/4 of each neighbour) or 'complete' (the mean).
-    axis_name: the mapped axis (or axes) of the workers; on the ring they stand in the order of `lax.axis_index`.
+    mixing: W, 'ring' (weights 1/2 for the worker itself, 1/4 for each neighbour) or 'complete' (the mean).
+    axis_name: the mapped axis (or axes) of the workers; their order on the ring is that of `lax.axis_index`.
 
   Returns:
     The Algorithm. At every step it sends the parameters to both neighbours, or reduces them over all workers.
@@ -32,9 +34,9 @@ def extra(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_nam
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.extra(optax.sgd(0.5), axis_name='w')
   >>> params = jnp.zeros(4)  # four workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
   >>> for gradient in (jnp.array([8.0, 0.0, 0.0, 0.0]), jnp.zeros(4)):
-  ...   updates, state = jax.vmap(algorithm.update, axis_name='w')(gradient, state, params)
+  ...   updates, state = jax.vmap(algorithm.transform.update, axis_name='w')(gradient, state, params)
   ...   params = params + updates
   ...   print(params.tolist())
   [-4.0, 0.0, 0.0, 0.0]
@@ -57,4 +59,4 @@ def extra(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_nam
     moved = cast_like(moved, params)
     return moved, PreviousState(inner_state, params, updates)
 
-  return base._replace(transform=optax.GradientTransformationExtraArgs(base.init, update))
+  return base._replace(transform=optax.GradientTransformationExtraArgs(base.transform.init, update))

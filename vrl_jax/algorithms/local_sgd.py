@@ -1,9 +1,11 @@
-"""Local SGD: k steps alone, then the mean of the models."""
+"""Local SGD: k local steps, then the mean of the models."""
 
 import optax
 
-from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, cast_like, mean_over_workers, no_correction
-from vrl_jax.algorithms.buffers import check_buffers, communicate_buffers
+from vrl_jax.algorithms.core.algorithm import Algorithm, no_correction
+from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.buffers import check_buffers, communicate_buffers
 
 
 def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axis_name: AxisName = AXIS) -> Algorithm:
@@ -12,12 +14,12 @@ def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axi
   .. math::
 
     x_i &\leftarrow x_i - \gamma g_i(x_i) && \text{at every local step} \\
-    x_i &\leftarrow \hat x = \frac{1}{N} \sum_j x_j && \text{after } k \text{ of them}
+    x_i &\leftarrow \hat x = \frac{1}{N} \sum_j x_j && \text{after } k \text{ steps}
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.
-    buffers: what a communication does to the optimizer's buffers (momentum): 'keep' leaves each worker its own,
-      'mean' averages them (and sends them), 'reset' starts them anew.
+    buffers: what a communication does to the optimizer's buffers (momentum): 'keep' leaves them as they are on each
+      worker, 'mean' averages them (and sends them), 'reset' restores their initial values.
     axis_name: the mapped axis (or axes) of the workers.
 
   Returns:
@@ -26,8 +28,8 @@ def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axi
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.local_sgd(optax.sgd(0.5), axis_name='w')
   >>> params = jnp.zeros(2)  # two workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
-  >>> updates, state = jax.vmap(algorithm.update)(jnp.array([1.0, 3.0]), state, params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
+  >>> updates, state = jax.vmap(algorithm.transform.update)(jnp.array([1.0, 3.0]), state, params)
   >>> params = params + updates
   >>> params, state = jax.vmap(algorithm.communicate, axis_name='w')(params, state)
   >>> params.tolist()
@@ -39,16 +41,13 @@ def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axi
   check_buffers(buffers)
   inner = optax.with_extra_args_support(inner)
 
-  def mean(params):
-    return cast_like(mean_over_workers(params, axis_name), params)
-
   def communicate(params, state):
-    params = mean(params)
+    params = mean_keeping_dtypes(params, axis_name)
     return params, communicate_buffers(buffers, inner, params, state, axis_name)
 
   return Algorithm(
     transform=inner,
     communicate=communicate,
-    consensus=lambda params, state: mean(params),
+    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
     correction=no_correction,
   )

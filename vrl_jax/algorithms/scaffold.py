@@ -7,24 +7,27 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, Params, State, cast_like, mean_over_workers, wide_dtype
-from vrl_jax.algorithms.linearity import require_linear
-from vrl_jax.algorithms.probe import over_response, probe_leaves, probe_step
+from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
+from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.linearity import require_linear
+from vrl_jax.algorithms.core.precision import subtract_correction, wide_zeros
+from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step
 
 
 class ScaffoldState(NamedTuple):
   """State of :func:`scaffold`.
 
   Attributes:
-    inner: the inner optimizer's state, each worker's own.
-    own: the control variate c_i, each worker's own; at least float32.
+    inner: the inner optimizer's state, per worker.
+    own: the control variate c_i, per worker; at least float32.
     mean: the control variate c, the same on every worker; at least float32.
     start: the model x at the start of the round, the same on every worker.
-    probe: the state of the inner optimizer that sees the constant gradient 1; the same on every worker.
+    probe: the state of the inner optimizer that gets the constant gradient 1; the same on every worker.
     response: how far the probe has moved in this round; the same on every worker.
-    round: int32 scalar, the rounds so far; the same on every worker.
+    round: int32 scalar, the number of rounds so far; the same on every worker.
 
-  >>> state = scaffold(optax.sgd(0.1)).init(jnp.ones(2))
+  >>> state = scaffold(optax.sgd(0.1)).transform.init(jnp.ones(2))
   >>> state.own.tolist(), state.mean.tolist()
   ([0.0, 0.0], [0.0, 0.0])
   """
@@ -47,10 +50,10 @@ def scaffold(
   assume_linear: bool = False,
   axis_name: AxisName = AXIS,
 ) -> Algorithm:
-  r"""SCAFFOLD (option II): local steps corrected by control variates, with a random subset of the workers per round.
+  r"""SCAFFOLD (option II): local steps corrected by control variates, with a random subset of workers in each round.
 
   With :math:`c_i` the control variate of worker i (`state.own`), :math:`c` the common one (`state.mean`), :math:`x` the
-  model at the start of the round (`state.start`), :math:`y_i` the worker's (`params`) and S the round's subset,
+  model at the start of the round (`state.start`), :math:`y_i` the worker's model (`params`) and S the round's subset,
 
   .. math::
 
@@ -58,18 +61,18 @@ def scaffold(
     c_i^+ &= c_i - c + \frac{x - y_i}{K \eta}, \quad
     x \leftarrow x + \eta_g \frac{1}{|S|} \sum_{i \in S} (y_i - x), \quad
     c \leftarrow c + \frac{1}{N} \sum_{i \in S} (c_i^+ - c_i), \quad
-    c_i \leftarrow c_i^+ \text{ for } i \in S && \text{after } K \text{ of them.}
+    c_i \leftarrow c_i^+ \text{ for } i \in S && \text{after } K \text{ steps.}
 
-  The divisor :math:`K\eta` is measured, not computed (`vrl_jax.algorithms.probe`). With all workers and
-  :math:`\eta_g = 1` the trajectory is VRL-SGD's with :math:`\Delta_i = c_i - c`, for twice the communication. Workers
-  outside S run the same program; what they computed is masked out, but their momentum, if any, is kept.
+  The divisor :math:`K\eta` is measured (`vrl_jax.algorithms.core.probe`). With all workers and :math:`\eta_g = 1` the
+  trajectory is that of VRL-SGD with :math:`\Delta_i = c_i - c`, at twice the communication cost. Workers outside S run
+  the same program; their results are masked out, but their momentum, if any, is kept.
 
   Args:
     inner: an optax optimizer that is linear in the gradient, as for :func:`vrl_jax.vrl_sgd`.
-    global_learning_rate: :math:`\eta_g`.
-    participation: the share of the workers in each round; :math:`|S|` is the nearest whole number, at least 1.
-    seed: of the random subsets, which all workers draw alike.
-    assume_linear: skips the test of linearity.
+    global_learning_rate: the server's learning rate :math:`\eta_g`.
+    participation: the fraction of the workers in each round; :math:`|S|` is rounded to the nearest integer, at least 1.
+    seed: the seed of the random subsets, which are the same on all workers.
+    assume_linear: skips the linearity check.
     axis_name: the mapped axis (or axes) of the workers.
 
   Returns:
@@ -78,9 +81,9 @@ def scaffold(
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.scaffold(optax.sgd(0.5), axis_name='w')
   >>> params = jnp.zeros(2)  # two workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
   >>> for _ in range(2):  # a round of two steps with the constant gradients 1 and 3
-  ...   updates, state = jax.vmap(algorithm.update)(jnp.array([1.0, 3.0]), state, params)
+  ...   updates, state = jax.vmap(algorithm.transform.update)(jnp.array([1.0, 3.0]), state, params)
   ...   params = params + updates
   >>> params, state = jax.vmap(algorithm.communicate, axis_name='w')(params, state)
   >>> params.tolist(), state.own.tolist(), state.mean.tolist()
@@ -93,7 +96,7 @@ def scaffold(
   if not global_learning_rate > 0:
     raise ValueError(f'global_learning_rate={global_learning_rate}, must be positive')
   if not 0 < participation <= 1:
-    raise ValueError(f'participation={participation}, must be in (0, 1]: the share of the workers in each round')
+    raise ValueError(f'participation={participation}, must be in (0, 1]: the fraction of the workers in each round')
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
@@ -101,30 +104,30 @@ def scaffold(
     probe = inner.init(unit)
     if not assume_linear:
       require_linear(inner, unit, probe)
-    zeros = jax.tree.map(lambda x: jnp.zeros_like(x, wide_dtype(x)), params)
+    zeros = wide_zeros(params)
     return ScaffoldState(inner.init(params), zeros, zeros, params, probe, unit, jnp.zeros([], jnp.int32))
 
   def update(grads, state, params=None, **extra_args):
-    v = jax.tree.map(lambda g, d: (g.astype(d.dtype) - d).astype(g.dtype), grads, correction(state))
+    v = subtract_correction(grads, correction(state))
     updates, inner_state = inner.update(v, state.inner, params, **extra_args)
     step, probe = probe_step(inner, state.inner, state.probe, grads, extra_args)
     response = jax.tree.map(jnp.add, state.response, step)
     return updates, state._replace(inner=inner_state, probe=probe, response=response)
 
   def communicate(params, state):
-    takes_part, share = _draw(participation, seed, state.round, axis_name)
-    zero_outside = lambda x: jnp.where(takes_part, x, jnp.zeros_like(x))
+    selected, fraction = _draw_subset(participation, seed, state.round, axis_name)
+    zero_outside = lambda x: jnp.where(selected, x, jnp.zeros_like(x))
 
     def gain(c, x, y, response):
-      # Where nothing can have moved, nothing was learnt either.
-      return jnp.where(response != 0, over_response(x.astype(c.dtype) - y.astype(c.dtype), response) - c, 0)
+      # A period with a learning rate of 0 says nothing about the gradient.
+      return jnp.where(response != 0, divide_by_response(x.astype(c.dtype) - y.astype(c.dtype), response) - c, 0)
 
     moved = jax.tree.map(lambda y, x, c: y.astype(c.dtype) - x.astype(c.dtype), params, state.start, state.mean)
     gained = jax.tree.map(gain, state.mean, state.start, params, state.response)
     moved, gained = jax.tree.map(zero_outside, (moved, gained))
     mean_moved, mean_gained = mean_over_workers((moved, gained), axis_name)
 
-    rate = global_learning_rate / share
+    rate = global_learning_rate / fraction
     server = jax.tree.map(lambda x, m: (x.astype(m.dtype) + rate * m).astype(x.dtype), state.start, mean_moved)
     return server, ScaffoldState(
       inner=state.inner,
@@ -142,14 +145,14 @@ def scaffold(
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
-    consensus=lambda params, state: cast_like(mean_over_workers(params, axis_name), params),
+    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
     correction=correction,
     participation=participation,
   )
 
 
-def _draw(participation, seed, number, axis_name):
-  """Whether this worker is in the subset of round `number`, and the share of the workers that are."""
+def _draw_subset(participation, seed, number, axis_name):
+  """Whether this worker is in the subset of round `number`, and the fraction of the workers in it."""
   workers = lax.psum(1, axis_name)
   chosen = max(1, round(participation * workers))
   if chosen == workers:

@@ -6,22 +6,24 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vrl_jax.algorithms.base import AXIS, Algorithm, AxisName, Params, State, cast_like, no_correction, wide_dtype
+from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
+from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.precision import cast_like, wide_zeros
+from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step, reset_probe
 from vrl_jax.algorithms.local_sgd import local_sgd
-from vrl_jax.algorithms.probe import over_response, probe_at_rest, probe_leaves, probe_step
 
 
 class SlowMoState(NamedTuple):
   """State of :func:`slowmo`.
 
   Attributes:
-    inner: the inner optimizer's state, each worker's own.
+    inner: the inner optimizer's state, per worker.
     slow: the slow momentum u, the same on every worker; at least float32.
     start: the model at the start of the period, the same on every worker.
-    probe: the state of the inner optimizer that sees the constant gradient 1; the same on every worker.
+    probe: the state of the inner optimizer that gets the constant gradient 1; the same on every worker.
     response: how far the probe has moved in this period; the same on every worker.
 
-  >>> state = slowmo(optax.sgd(0.1)).init(jnp.ones(2))
+  >>> state = slowmo(optax.sgd(0.1)).transform.init(jnp.ones(2))
   >>> state.slow.tolist(), state.start.tolist()
   ([0.0, 0.0], [1.0, 1.0])
   """
@@ -41,7 +43,7 @@ def slowmo(
   buffers: str = 'keep',
   axis_name: AxisName = AXIS,
 ) -> Algorithm:
-  r"""SlowMo: Local SGD, then a step of momentum on the pseudo-gradient of the whole period.
+  r"""SlowMo: Local SGD with a momentum step at the end of every period, on the period's pseudo-gradient.
 
   With :math:`x^s` the model at the start of the period, :math:`\hat x` the mean at its end and :math:`\gamma` the
   period's learning rate,
@@ -50,15 +52,15 @@ def slowmo(
 
     u \leftarrow \beta u + \frac{x^s - \hat x}{\gamma}, \qquad x_i \leftarrow x^s - \alpha \gamma u .
 
-  The division keeps u in the units of a gradient, so that it stays meaningful when γ or k changes. For that purpose γ
-  is the response of the period, as in VRL-SGD (`vrl_jax.algorithms.probe`): :math:`k\gamma` for plain SGD, where the
-  constant k cancels. With a constant response this is :func:`vrl_jax.with_outer_optimizer` with the outer optimizer
+  The division gives u the units of a gradient, so that it stays meaningful when γ or k changes. Here γ is the response
+  of the period, as in VRL-SGD (`vrl_jax.algorithms.core.probe`): :math:`k\gamma` for plain SGD, where the constant k
+  cancels. With a constant response this is :func:`vrl_jax.with_outer_optimizer` with the outer optimizer
   `optax.sgd(α, momentum=β)`; with β = 0 and α = 1 it is Local SGD.
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.
-    slow_learning_rate: :math:`\alpha`.
-    slow_momentum: :math:`\beta`.
+    slow_learning_rate: the slow learning rate :math:`\alpha`.
+    slow_momentum: the slow momentum :math:`\beta`.
     buffers: what a communication does to the inner optimizer's buffers: 'keep', 'mean' (which sends them) or 'reset'.
     axis_name: the mapped axis (or axes) of the workers.
 
@@ -68,9 +70,9 @@ def slowmo(
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.slowmo(optax.sgd(0.5), slow_momentum=0.5, axis_name='w')
   >>> params = jnp.zeros(2)  # two workers, a model of one number each
-  >>> state = jax.vmap(algorithm.init)(params)
+  >>> state = jax.vmap(algorithm.transform.init)(params)
   >>> for _ in range(2):  # two periods of one step with the constant gradients 1 and 3: u = 2, then 1 + 2
-  ...   updates, state = jax.vmap(algorithm.update)(jnp.array([1.0, 3.0]), state, params)
+  ...   updates, state = jax.vmap(algorithm.transform.update)(jnp.array([1.0, 3.0]), state, params)
   ...   params, state = jax.vmap(algorithm.communicate, axis_name='w')(params + updates, state)
   ...   print(params.tolist())
   [-1.0, -1.0]
@@ -89,8 +91,7 @@ def slowmo(
 
   def init(params):
     unit = probe_leaves(params, 0)
-    slow = jax.tree.map(lambda x: jnp.zeros_like(x, wide_dtype(x)), params)
-    return SlowMoState(inner.init(params), slow, params, inner.init(unit), unit)
+    return SlowMoState(inner.init(params), wide_zeros(params), params, inner.init(unit), unit)
 
   def update(grads, state, params=None, **extra_args):
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)
@@ -103,13 +104,13 @@ def slowmo(
 
     def new_slow(u, x, start, response):
       moved = start.astype(u.dtype) - x.astype(u.dtype)
-      return jnp.where(response != 0, slow_momentum * u + over_response(moved, response), u)
+      return jnp.where(response != 0, slow_momentum * u + divide_by_response(moved, response), u)
 
     slow = jax.tree.map(new_slow, state.slow, agreed, state.start, state.response)
     moved = jax.tree.map(lambda u, response: -slow_learning_rate * response * u, slow, state.response)
     params = optax.apply_updates(state.start, cast_like(moved, state.start))
-    # Unlike in x̂ - x_i, averaged buffers do not cancel in x̂ itself: only those that are reset are gone.
-    probe = probe_at_rest(inner, params, state.probe) if buffers == 'reset' else state.probe
+    # Averaged buffers cancel in x̂ - x_i but not in x̂ itself, so the probe drops its buffers only if the others do.
+    probe = reset_probe(inner, params, state.probe) if buffers == 'reset' else state.probe
     return params, SlowMoState(inner_state, slow, params, probe, probe_leaves(params, 0))
 
   return Algorithm(

@@ -1,1 +1,1 @@
-"""Data: sources (the user's files, TFDS, embedded), partition over workers, feeding."""
+"""Data sets, their partition among the workers, and the index stream of the batches."""

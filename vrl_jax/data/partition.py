@@ -1,8 +1,8 @@
-"""Which worker holds which examples.
+"""Partitions: how the examples are divided among the workers.
 
-Every worker takes the same number of steps in every round (unequal numbers break VRL-SGD), so shards are of equal size
-in every partition; the fewest possible examples, n mod N, are left out for that and counted in `Partition.dropped`.
-`PARTITIONS[name](labels, workers, seed=..., **own settings)` makes one; the labels are integers [n].
+Every worker takes the same number of steps in every round (unequal numbers break VRL-SGD), so all shards have the same
+size. The n mod N examples that are left over are dropped and counted in `Partition.dropped`.
+`PARTITIONS[name](labels, workers, seed=..., **options)` makes a partition; the labels are integers [n].
 """
 
 import math
@@ -13,18 +13,20 @@ import numpy as np
 
 from vrl_jax.errors import UserError
 
-_STREAM = 1  # this file's branch of the seed, so that no other user of the same seed draws the same numbers
+_SEED_BRANCH = 1  # spawn key of the random numbers drawn here; stream.py has another
 
 
 class Partition(NamedTuple):
   """The division of `num_examples` examples among `workers`.
 
   Attributes:
-    shards: int64 [workers, shard_size], row i the examples of worker i as indices into the data, none of them twice;
-      None if every worker reaches all data and is dealt `shard_size` examples anew each epoch.
-    workers, shard_size: N, and the number of examples that each worker has.
-    dropped: the examples left out so that the shards are equal (`shards` is None: others in each epoch).
-    num_examples: of the whole data: workers * shard_size + dropped.
+    shards: int64 [workers, shard_size], the indices of each worker's examples, without repetition; None if all
+      examples are dealt to the workers again in every epoch.
+    workers: N, the number of workers.
+    shard_size: the number of examples per worker.
+    dropped: the number of examples left out so that the shards are equal (different ones in each epoch if `shards` is
+      None).
+    num_examples: the number of examples in the data: workers * shard_size + dropped.
 
   >>> partition = Partition(np.array([[0, 1], [2, 3]]), workers=2, shard_size=2, dropped=1, num_examples=5)
   >>> partition.shards[1]  # the examples of worker 1
@@ -39,7 +41,7 @@ class Partition(NamedTuple):
 
 
 def identical(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
-  """Every worker reaches all data: each epoch a new global shuffle is dealt to the workers (by the index stream).
+  """Every worker samples from all data: the index stream shuffles it in every epoch and deals it to the workers.
 
   >>> identical(np.arange(10) % 2, workers=3)
   Partition(shards=None, workers=3, shard_size=3, dropped=1, num_examples=10)
@@ -49,9 +51,9 @@ def identical(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
 
 
 def by_class(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
-  """Sorted by label (stably) and cut into equal blocks: the paper's non-identical case.
+  """Sorts by label (stably) and cuts into equal blocks: the paper's non-identical case.
 
-  Nothing in it is random; what is left out is the end of the highest class.
+  It is not random; the examples dropped are the last of the highest class.
 
   Example:
 
@@ -67,17 +69,18 @@ def by_class(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
 
 
 def dirichlet(labels: np.ndarray, workers: int, *, alpha: float = 0.5, seed: int = 0) -> Partition:
-  """Worker i's class proportions are a draw from a Dirichlet distribution.
+  """Draws the class proportions of each worker from a Dirichlet distribution.
 
-  After Hsu et al. (2019, arXiv:1909.06335): each worker in turn draws its proportions and takes as many examples (by
-  rounding; they draw these too); where a class is used up, the others are renormalised: the last get what is left.
-  The concentration of class c is alpha * C * (its share of the data): alpha itself when the classes are equally large.
+  After Hsu et al. (2019, arXiv:1909.06335): one worker after another draws its proportions and takes its examples in
+  these proportions, by rounding (Hsu et al. sample them). When a class is exhausted, the other proportions are
+  renormalised, so the last workers get the remaining examples. The concentration of class c is alpha * C * (its share
+  of the data), which is alpha if the classes are equally large.
 
   Args:
     labels: integers [n].
     workers: the number of workers.
-    alpha: the concentration, > 0; near 0 a worker has few classes, and a large one gives all workers the same mixture.
-    seed: of the draw.
+    alpha: the concentration, > 0. Near 0 a worker has few classes; a large value gives all workers the same mixture.
+    seed: the seed of the draws.
 
   Example:
 
@@ -102,13 +105,13 @@ def dirichlet(labels: np.ndarray, workers: int, *, alpha: float = 0.5, seed: int
 
 
 def similarity(labels: np.ndarray, workers: int, *, percent: float = 10.0, seed: int = 0) -> Partition:
-  """SCAFFOLD's protocol: `percent` % of each shard is drawn uniformly from all data, the rest is sorted by label.
+  """Draws `percent` % of each shard uniformly from all data and sorts the rest by label, as in the SCAFFOLD paper.
 
   Args:
-    labels: integers [n], the class of each example.
+    labels: integers [n].
     workers: the number of workers.
-    percent: from 0 (the same as `by_class`) to 100 (a uniform shuffle, fixed for the whole run).
-    seed: of the shuffle.
+    percent: from 0 (the same as `by_class`) to 100 (a uniform shuffle, fixed for the run).
+    seed: the seed of the shuffle.
 
   >>> labels = np.repeat([0, 1], 50)
   >>> for percent in (0, 50, 100):
@@ -122,7 +125,7 @@ def similarity(labels: np.ndarray, workers: int, *, percent: float = 10.0, seed:
     raise UserError(f'partition similarity: percent={percent}, must be from 0 to 100')
   shared = round(size * percent / 100)
   shuffled = _generator(seed).permutation(len(labels))
-  rest = np.sort(shuffled[workers * shared :])  # in the data's order again, so that the stable sort is by_class's
+  rest = np.sort(shuffled[workers * shared :])  # in the order of the data, so that the stable sort is that of by_class
   rest = rest[np.argsort(labels[rest], kind='stable')]
   uniform = shuffled[: workers * shared].reshape(workers, shared)
   blocks = rest[: workers * (size - shared)].reshape(workers, size - shared)
@@ -138,7 +141,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 
 
 def class_table(partition: Partition, labels: np.ndarray, num_classes: int) -> np.ndarray:
-  """Counts the examples of each class that each worker has, or for `identical` can reach: int64 [workers, classes].
+  """Counts the examples per worker and class: int64 [workers, classes]; with `identical` every worker has all of them.
 
   >>> labels = np.array([0, 0, 1, 1, 1, 2])
   >>> class_table(by_class(labels, workers=2), labels, num_classes=3)
@@ -152,7 +155,7 @@ def class_table(partition: Partition, labels: np.ndarray, num_classes: int) -> n
 
 
 def format_class_table(table: np.ndarray, class_names: Sequence[str] | None = None) -> str:
-  """Lays a `class_table` out for the terminal: equal rows share a line, more than 16 classes are summed up.
+  """Formats a `class_table` for the terminal: equal rows share a line, and more than 16 classes are summarised.
 
   Example:
 
@@ -178,10 +181,10 @@ def format_class_table(table: np.ndarray, class_names: Sequence[str] | None = No
   return '\n'.join('  '.join(f'{cell:{align}{width}}' for cell, width, align in row).rstrip() for row in rows)
 
 
-def _ranges(numbers: np.ndarray, most: int = 6) -> str:
+def _ranges(numbers: np.ndarray, limit: int = 6) -> str:
   runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
   texts = [f'{run[0]}-{run[-1]}' if len(run) > 1 else str(run[0]) for run in runs]
-  return ', '.join(texts[:most]) + (f', ... ({len(texts) - most} more)' if len(texts) > most else '')
+  return ', '.join(texts[:limit]) + (f', ... ({len(texts) - limit} more)' if len(texts) > limit else '')
 
 
 def _checked(labels: np.ndarray, workers: int, seed: int) -> tuple[np.ndarray, int]:
@@ -196,11 +199,12 @@ def _checked(labels: np.ndarray, workers: int, seed: int) -> tuple[np.ndarray, i
 
 
 def _fixed(shards: np.ndarray, num_examples: int) -> Partition:
-  return Partition(shards.astype(np.int64), *shards.shape, num_examples - shards.size, num_examples)
+  workers, shard_size = shards.shape
+  return Partition(shards.astype(np.int64), workers, shard_size, num_examples - shards.size, num_examples)
 
 
 def _generator(seed: int) -> np.random.Generator:
-  return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
+  return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SEED_BRANCH,)))
 
 
 def _log_gamma_draw(rng: np.random.Generator, shape: np.ndarray) -> np.ndarray:
@@ -209,7 +213,10 @@ def _log_gamma_draw(rng: np.random.Generator, shape: np.ndarray) -> np.ndarray:
 
 
 def _counts(log_weights: np.ndarray, left: np.ndarray, size: int) -> np.ndarray:
-  """`size` examples in these proportions, as far as they go; each pass ends the deal or exhausts at least one class."""
+  """Divides `size` examples among the classes in these proportions, with at most `left` per class.
+
+  Each pass either allots the missing examples or exhausts at least one class.
+  """
   counts = np.zeros_like(left)
   while (missing := size - counts.sum()) > 0:
     logits = np.where(counts < left, log_weights, -np.inf)

@@ -1,7 +1,8 @@
-"""Which examples each worker takes at each step: a pure function of (seed, step), so a run resumes with the step alone.
+"""The index stream: the examples of each worker's batch at each step.
 
-Every epoch each worker walks through a new permutation of what it has, in whole batches; the rest of less than a batch
-is left out for that epoch (other examples in the next), so every worker takes the same number of steps.
+It is a pure function of (seed, step), so a run can be resumed from the step alone. In every epoch each worker goes
+through a new permutation of its examples in full batches. An incomplete last batch is dropped (its examples differ from
+epoch to epoch), so every worker takes the same number of steps.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import numpy as np
 from vrl_jax.data.partition import Partition
 from vrl_jax.errors import UserError
 
-_STREAM = 2  # this file's branch of the seed; see partition.py
+_SEED_BRANCH = 2  # spawn key of the random numbers drawn here; partition.py has another
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -20,13 +21,13 @@ class IndexStream:
   """The indices of every worker's batches; `index_stream` makes one.
 
   Attributes:
-    partition: who holds what.
-    batch_size: the examples in one worker's batch.
-    seed: of the shuffles.
+    partition: the division of the examples among the workers.
+    batch_size: the number of examples in one worker's batch.
+    seed: the seed of the permutations.
 
   >>> from vrl_jax.data.partition import identical
   >>> stream = IndexStream(identical(np.zeros(12, int), workers=2), batch_size=3, seed=0)
-  >>> bool((stream.indices(step=5, count=1) == stream.indices(step=0, count=6)[5:]).all())  # of the step alone
+  >>> bool((stream.indices(step=5, count=1) == stream.indices(step=0, count=6)[5:]).all())
   True
   >>> stream.indices(step=0, count=2, workers=[1]).shape
   (2, 1, 3)
@@ -39,7 +40,7 @@ class IndexStream:
 
   @property
   def steps_per_epoch(self) -> int:
-    """The number of whole batches that each worker has in an epoch."""
+    """The number of full batches that each worker has in an epoch."""
     return self.partition.shard_size // self.batch_size
 
   def indices(self, step: int, count: int, workers: Sequence[int] | None = None) -> np.ndarray:
@@ -48,11 +49,12 @@ class IndexStream:
     Args:
       step: the first step, counted from 0 at the start of the run.
       count: the number of steps.
-      workers: only these workers (a host asks for its own); None for all. The cost is theirs alone if shards are fixed.
+      workers: the workers to return; None for all. With fixed shards only these are computed, so that a host pays only
+        for its workers.
 
     Returns:
-      int32 [count, workers, batch_size]: places in the worker's own shard (0 ... shard_size - 1) if the partition has
-      fixed shards, places in the whole data if every worker reaches all of it.
+      int32 [count, workers, batch_size]: indices into the worker's shard (0 ... shard_size - 1) if the partition has
+      fixed shards, else indices into the data.
     """
     if step < 0 or count < 0:
       raise ValueError(f'step={step}, count={count}, must be >= 0')
@@ -71,7 +73,7 @@ class IndexStream:
     return out
 
   def global_indices(self, step: int, count: int, workers: Sequence[int] | None = None) -> np.ndarray:
-    """As `indices`, but always places in the whole data: for batches that the host gathers."""
+    """Like `indices`, but always indices into the data; for batches that are gathered on the host."""
     indices = self.indices(step, count, workers)
     if self.partition.shards is None:
       return indices
@@ -79,12 +81,15 @@ class IndexStream:
     return shards[np.arange(len(shards))[:, None], indices].astype(np.int32)
 
   def _epoch(self, epoch: int, workers: tuple[int, ...]) -> np.ndarray:
-    """The shuffled examples of one epoch, a row for each of `workers` (all, if dealt); only the last is kept."""
+    """The permuted examples of an epoch: a row for each of `workers`, or of all workers if there are no fixed shards.
+
+    Only the last result is cached.
+    """
     dealt = self.partition.shards is None
     key = (epoch, None if dealt else workers)
-    # One tuple under one name: a thread that reads while another writes sees the old pair or the new, never a mixture.
-    kept, rows = self._cache.get('last', (None, None))
-    if kept != key:
+    # One tuple under one key: a thread that reads while another writes sees the old pair or the new, never a mixture.
+    cached, rows = self._cache.get('last', (None, None))
+    if rows is None or cached != key:
       if dealt:
         size = self.partition.workers * self.partition.shard_size
         rows = self._shuffled(self.partition.num_examples, epoch, 0)[:size].reshape(self.partition.workers, -1)
@@ -95,7 +100,7 @@ class IndexStream:
     return rows
 
   def _shuffled(self, size: int, epoch: int, worker: int) -> np.ndarray:
-    sequence = np.random.SeedSequence(self.seed, spawn_key=(_STREAM, epoch, worker))
+    sequence = np.random.SeedSequence(self.seed, spawn_key=(_SEED_BRANCH, epoch, worker))
     return np.random.Generator(np.random.Philox(sequence)).permutation(np.arange(size, dtype=np.int32))
 
 
@@ -103,15 +108,15 @@ def index_stream(partition: Partition, batch_size: int, seed: int = 0) -> IndexS
   """Makes the index stream of a partition.
 
   Args:
-    partition: who holds what.
-    batch_size: the examples in one worker's batch.
-    seed: of the shuffles.
+    partition: the division of the examples among the workers.
+    batch_size: the number of examples in one worker's batch.
+    seed: the seed of the permutations.
 
   Returns:
-    The `IndexStream`.
+    The index stream.
 
   Raises:
-    UserError: a worker has less than one batch.
+    UserError: the shards are smaller than one batch.
 
   Example:
 
@@ -126,10 +131,10 @@ def index_stream(partition: Partition, batch_size: int, seed: int = 0) -> IndexS
     array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11], dtype=int32)
   """
   if batch_size < 1 or seed < 0:
-    raise UserError(f'batch_size={batch_size}, seed={seed}: must be >= 1 and >= 0')
+    raise UserError(f'batch_size={batch_size}, must be >= 1' if batch_size < 1 else f'seed={seed}, must be >= 0')
   if batch_size > partition.shard_size:
     raise UserError(
-      f'batch_size={batch_size} is more than the {partition.shard_size} examples of a worker '
-      f'({partition.num_examples} examples, {partition.workers} workers): no epoch would have a step'
+      f'batch_size={batch_size}, must be at most {partition.shard_size}, the number of examples per worker '
+      f'({partition.num_examples} examples, {partition.workers} workers)'
     )
   return IndexStream(partition, batch_size, seed)

@@ -1,4 +1,4 @@
-"""A perceptron with ReLU, as the paper trains it on features of Tiny ImageNet."""
+"""A multi-layer perceptron with ReLU, as the paper trains it on features of Tiny ImageNet."""
 
 from collections.abc import Sequence
 

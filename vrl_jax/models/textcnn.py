@@ -8,22 +8,25 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from vrl_jax.models import convolution, winograd
+from vrl_jax.cpu import winograd
+from vrl_jax.cpu.conv_form import choose_form
+from vrl_jax.models import convolution
 
 
 class TextCNN(nn.Module):
-  """Convolutions over windows of 3, 4 and 5 words, ReLU, maximum over time, dropout, one dense layer.
+  """Convolutions over windows of 3, 4 and 5 words, ReLU, max-pooling over time, dropout and a dense layer.
 
-  The word vectors are not parameters: they are the variable `embedding` `[vocabulary, embedding_dim]` of the collection
-  `constants`, passed to `apply({'params': ..., 'constants': {'embedding': ...}}, ...)`. `init` makes a one-row stand-in.
+  The word vectors are not parameters. They are the variable `embedding` `[vocabulary, embedding_dim]` of the collection
+  `constants`, to be passed as `apply({'params': ..., 'constants': {'embedding': ...}}, ...)`; `init` makes a
+  placeholder with one row.
 
   Attributes:
     num_classes: the number of logits.
-    features: the number of maps of each width.
-    widths: the widths of the windows, in words.
+    features: the number of channels per window width.
+    widths: the window widths, in words.
     embedding_dim: the length of a word vector.
-    dropout_rate: the fraction of the maps that are dropped in training.
-    conv_form: 'xla', 'patches' or 'auto' (see `convolution.choose_form`); it changes neither parameters nor results.
+    dropout_rate: the fraction of channels dropped in training.
+    conv_form: 'xla', 'patches' or 'auto' (see `vrl_jax.cpu.conv_form`); it changes neither parameters nor results.
 
   >>> tokens = jax.ShapeDtypeStruct((1, 50), 'int32')
   >>> variables = jax.eval_shape(TextCNN().init, jax.random.key(0), tokens)
@@ -40,7 +43,7 @@ class TextCNN(nn.Module):
 
   @nn.compact
   def __call__(self, tokens: jax.Array, train: bool = False) -> jax.Array:
-    """Maps integer tokens `[batch, words]` to logits; in training it needs the random stream `dropout`."""
+    """Maps integer tokens `[batch, words]` to logits `[batch, num_classes]`; `train=True` needs the rng `dropout`."""
     chex.assert_rank(tokens, 2)
     chex.assert_type(tokens, int)
     table = self.variable('constants', 'embedding', jnp.zeros, (1, self.embedding_dim))
@@ -48,7 +51,7 @@ class TextCNN(nn.Module):
       convolution.ConvWeights(self.features, (width,), name=f'Conv_{i}')(self.embedding_dim)
       for i, width in enumerate(self.widths)
     ]
-    conv_max = _CONV_MAX[convolution.choose_form(self.conv_form)]
+    conv_max = _CONV_MAX[choose_form(self.conv_form)]
     x = nn.relu(conv_max(table.value[tokens], layers))
     x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
     return nn.Dense(self.num_classes)(x)

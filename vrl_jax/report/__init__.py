@@ -1,8 +1,9 @@
-"""Tables, figures and one self-contained page from the folders of runs and sweeps.
+"""Tables, figures and one self-contained HTML page from run and sweep directories.
 
 `python -m vrl_jax.report RUN_OR_SWEEP… [--reference CSV…] [--output DIR]`
 """
 
+from vrl_jax.report import backend as backend  # before anything that imports matplotlib
 from vrl_jax.report.figures import comparison_figure as comparison_figure
 from vrl_jax.report.page import write_report as write_report
 from vrl_jax.report.records import Run as Run

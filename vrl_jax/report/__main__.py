@@ -2,27 +2,32 @@
 
 import argparse
 import sys
+from typing import NoReturn
 
 from vrl_jax import errors, report
+from vrl_jax.streams import prepare_streams
 
 
 class _Parser(argparse.ArgumentParser):
-  def error(self, message):
-    raise errors.UserError(f'{message} (--help tells more)')
+  def error(self, message: str) -> NoReturn:
+    raise errors.UserError(f'{message} (see --help)')
 
 
 def main(arguments: list[str] | None = None) -> int:
   """Prints the table and writes the report; returns the exit status."""
-  parser = _Parser(prog='python -m vrl_jax.report', description='Compares runs: a table, figures and one report.html.')
-  parser.add_argument('folders', nargs='+', metavar='RUN_OR_SWEEP', help='a folder of a run or of a sweep')
+  parser = _Parser(
+    prog='python -m vrl_jax.report', description='Compares runs: prints a table, writes figures and report.html.'
+  )
+  parser.add_argument('folders', nargs='+', metavar='RUN_OR_SWEEP', help='a run or sweep directory')
   parser.add_argument(
-    '--reference', nargs='+', default=[], metavar='CSV', help='published curves to draw beside the runs'
+    '--reference', nargs='+', default=[], metavar='CSV', help='published curves to add to the figures'
   )
   parser.add_argument(
-    '--output', metavar='DIR', help='where to write; by default the folder itself, or ./report for several'
+    '--output', metavar='DIR', help='output directory; default: the given directory, or ./report if there are several'
   )
-  parser.add_argument('--title', help="the page's heading")
+  parser.add_argument('--title', help='heading of the page')
   parser.add_argument('--markdown', action='store_true', help='print the table as Markdown')
+  prepare_streams()
   try:
     args = parser.parse_args(arguments)
     sweep = report.read_any(args.folders)

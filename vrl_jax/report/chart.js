@@ -1,5 +1,5 @@
 'use strict';
-// Draws lines into an SVG: drawChart(box, {lines, x, y, xLabel, yLabel, logX, logY}) -> what the reading line needs.
+// Draws lines into an SVG: drawChart(box, {lines, x, y, xLabel, yLabel, label, logX, logY}) returns the scales and points for the tooltip.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MARKERS = {
@@ -50,7 +50,7 @@ function ticks(low, high, log, room) {
   return out.length > 1 ? out : [low, high];
 }
 
-// Zeros have no place on a log axis; a line that falls to zero ends on the axis' floor.
+// A log axis cannot show zeros: leading ones are skipped, and a line that falls to zero ends at the bottom of the chart.
 function points(line, x, y, logX, logY) {
   const data = line.y[y], xs = data && data.x[x], out = [];
   if (!xs) return out;
@@ -64,15 +64,15 @@ function points(line, x, y, logX, logY) {
 }
 
 function ranges(series, logY) {
-  const own = series.filter((s) => !s.line.published && s.points.length);
-  const xs = own.flatMap((s) => s.points.map((p) => p.x));
+  const runs = series.filter((s) => !s.line.published && s.points.length);
+  const xs = runs.flatMap((s) => s.points.map((p) => p.x));
   let left = Math.min(...xs), right = Math.max(...xs);
   if (left === right) { left -= Math.abs(left) * 0.1 || 1; right += Math.abs(right) * 0.1 || 1; }
-  const calm = own.filter((s) => !s.line.diverged);
-  const counted = (calm.length ? calm : own).concat(series.filter((s) => s.line.published));
+  const stable = runs.filter((s) => !s.line.diverged);
+  const counted = (stable.length ? stable : runs).concat(series.filter((s) => s.line.published));
   const ys = counted.flatMap((s) => s.points.filter((p) => p.x <= right).flatMap((p) => [p.low, p.high]));
-  const fit = ys.filter((v) => !logY || v > 0);
-  let bottom = Math.min(...fit), top = Math.max(...fit);
+  const drawable = ys.filter((v) => !logY || v > 0);
+  let bottom = Math.min(...drawable), top = Math.max(...drawable);
   if (logY) {
     bottom = Math.max(bottom, LOG_FLOOR); top = Math.max(top, bottom);
     const margin = Math.max((top / bottom) ** 0.05, 1.1);
@@ -90,7 +90,7 @@ function drawChart(box, options) {
   box.querySelectorAll('svg').forEach((old) => old.remove());
   box.prepend(svg);
   if (!series.some((s) => s.points.length && !s.line.published)) {
-    element('text', { x: width / 2, y: height / 2, 'text-anchor': 'middle', class: 'name' }, svg).textContent = 'nothing to draw on these axes';
+    element('text', { x: width / 2, y: height / 2, 'text-anchor': 'middle', class: 'name' }, svg).textContent = 'no data for these axes';
     return { series: [], area: null };
   }
   const area = { left: 74, right: width - 14, top: 12, bottom: height - 46 };
@@ -142,7 +142,7 @@ function drawLine(parent, { line, points }, range, atX, atY, phase) {
     element('path', { d: MARKERS[line.marker], transform: at, fill: '#fff', stroke: line.color, 'stroke-width': 1.5 }, parent);
   }
   if (!line.diverged) return;
-  // Where the line leaves the area, or ends.
+  // A cross where the line leaves the chart, or at its end.
   const out = seen.findIndex((p) => p.mean > range.top || p.mean < range.bottom), end = seen[seen.length - 1];
   let x = atX(end.x), y = atY(end.mean);
   if (out >= 0) {

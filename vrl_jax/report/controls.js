@@ -1,5 +1,5 @@
 'use strict';
-// The page's switches, the legend and the reading line.
+// The controls of the page, the legend and the tooltip.
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const chart = document.getElementById('chart'), tip = document.getElementById('tip');
@@ -7,13 +7,13 @@ const hidden = new Set();
 let drawn = null, cursor = null;
 
 function node(name, attributes, text) {
-  const made = document.createElement(name);
-  for (const key in attributes) made.setAttribute(key, attributes[key]);
-  if (text !== undefined) made.textContent = text;
-  return made;
+  const created = document.createElement(name);
+  for (const key in attributes) created.setAttribute(key, attributes[key]);
+  if (text !== undefined) created.textContent = text;
+  return created;
 }
 
-// Radio buttons: the browser brings the arrow keys and the announcements.
+// Radio buttons: the browser implements the arrow keys and tells screen readers.
 function choice(name, legend, options) {
   const field = node('fieldset', {}), row = node('div', { class: 'choice' });
   field.append(node('legend', {}, legend), row);
@@ -24,7 +24,7 @@ function choice(name, legend, options) {
     row.append(label);
   });
   if (options.length > 1) document.getElementById('controls').append(field);
-  field.addEventListener('change', () => { if (name === 'y' || name === 'x') usualScale(name); draw(); });
+  field.addEventListener('change', () => { if (name === 'y' || name === 'x') setDefaultScale(name); draw(); });
   return {
     get: () => (row.querySelector('input:checked') || {}).value,
     set: (value) => row.querySelectorAll('input').forEach((input) => { input.checked = input.value === value; }),
@@ -32,19 +32,19 @@ function choice(name, legend, options) {
 }
 
 const scales = [{ key: 'log', label: 'log' }, { key: 'linear', label: 'linear' }];
-const pick = { y: choice('y', 'Show', data.metrics), x: choice('x', 'against', data.axes) };
+const pick = { y: choice('y', 'y axis', data.metrics), x: choice('x', 'x axis', data.axes) };
 data.facets.forEach((facet, i) => { pick['f' + i] = choice('f' + i, facet.label, facet.values); });
-pick.logY = choice('logY', 'vertical', scales);
-pick.logX = choice('logX', 'horizontal', scales);
+pick.logY = choice('logY', 'y scale', scales);
+pick.logX = choice('logX', 'x scale', scales);
 
-function visibleHere() {
-  const place = data.facets.map((_, i) => pick['f' + i].get());
-  const exact = data.lines.filter((l) => !l.place || l.place.every((v, i) => v === null || v === place[i]));
-  // S-SGD fits every period; where it ran once per period, once is enough.
-  return exact.filter((l, i) => exact.findIndex((other) => other.label === l.label) === i);
+function selectedLines() {
+  const values = data.facets.map((_, i) => pick['f' + i].get());
+  const matching = data.lines.filter((l) => !l.facet_values || l.facet_values.every((v, i) => v === null || v === values[i]));
+  // S-SGD matches every period: if it ran once per period, show one of its runs.
+  return matching.filter((l, i) => matching.findIndex((other) => other.label === l.label) === i);
 }
 
-function usualScale(name) {
+function setDefaultScale(name) {
   if (name === 'y') return pick.logY.set(data.metrics.find((m) => m.key === pick.y.get()).log ? 'log' : 'linear');
   const ends = data.lines.filter((l) => !l.published).map((l) => {
     const metric = l.y[pick.y.get()], xs = metric && metric.x[pick.x.get()];
@@ -55,10 +55,10 @@ function usualScale(name) {
 }
 
 function draw() {
-  const y = pick.y.get(), x = pick.x.get(), lines = visibleHere();
+  const y = pick.y.get(), x = pick.x.get(), lines = selectedLines();
   const yLabel = data.metrics.find((m) => m.key === y).label, xLabel = data.axes.find((a) => a.key === x).label;
   const shown = lines.filter((l) => !hidden.has(l.label));
-  const label = `Line chart: ${yLabel} against ${xLabel}, ${shown.map((l) => l.label).join(', ')}. The final numbers are in the table below.`;
+  const label = `Line chart: ${yLabel} against ${xLabel}, ${shown.map((l) => l.label).join(', ')}. The final metrics are in the table below.`;
   drawn = drawChart(chart, { lines: shown, x, y, xLabel, yLabel, label, logX: pick.logX.get() === 'log', logY: pick.logY.get() === 'log' });
   cursor = null;
   tip.hidden = true;
@@ -85,7 +85,7 @@ function legend(lines, x, y) {
   if (focused) [...list.querySelectorAll('button')].filter((b) => b.dataset.line === focused).forEach((b) => b.focus());
 }
 
-// Reads all lines at the log point nearest to x.
+// Shows the values of all lines at the log points nearest to a horizontal position in the chart.
 function readAt(at) {
   if (!drawn || !drawn.area) return;
   const axis = pick.x.get(), rows = [];
@@ -139,7 +139,7 @@ let width = 0;
 new ResizeObserver(() => { if (chart.clientWidth !== width) { width = chart.clientWidth; draw(); } }).observe(chart);
 if (data.metrics.length && data.axes.length) {
   if (data.first.y) { pick.y.set(data.first.y); pick.x.set(data.first.x); }
-  usualScale('y');
-  usualScale('x');
+  setDefaultScale('y');
+  setDefaultScale('x');
   draw();
 }

@@ -1,42 +1,45 @@
-"""Draws comparisons with matplotlib, leaving its global state alone."""
+"""Draws comparison figures with matplotlib, without changing its global state."""
 
 import json
+import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 
-from vrl_jax.report import along, names, series, specs, style
-from vrl_jax.report.heat import draw_map
+from vrl_jax.report import field_axis, names, series, specs, style
+from vrl_jax.report.heatmap import draw_map
 from vrl_jax.report.panel import Panel, draw_panel, y_limits
 from vrl_jax.report.records import Run, Sweep, flat_runs
 from vrl_jax.report.reference import Reference, fitting
 
-_MOST_COLUMNS = 4
+_MAX_COLUMNS = 4
 
 
 def comparison_figure(
   runs: Sweep | Sequence[Run],
-  path,
+  path: str | os.PathLike,
   spec: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
   reference: Iterable[Reference] = (),
 ) -> list[pathlib.Path]:
-  """Draws runs beside each other: one line per algorithm, bands where there are several seeds.
+  """Draws figures that compare runs: one line per algorithm, with a band if there are several seeds.
 
   Args:
     runs: a sweep, or runs.
-    path: an image file (the suffix chooses the format), or a folder for `<name>.png` and `<name>.svg`. Several figures
-      to one file name get their own names added to it.
-    spec: what to draw, one or several of `{"name": "loss", "y": "train_loss", "x": ["epoch", "communications"],
-      "panels": ["b", "period"], "log_y": true}`; the sweep's own if not given, else one figure per metric. Where x is
-      a config field, such as the period, a run is a point: the mean of y over its second half. With another field as
-      `against` it is a map: the colour is the last y, and what diverged is crossed out.
-    reference: published curves, drawn thin and dashed where x is the epoch.
+    path: an image file, whose suffix gives the format, or a directory for `<name>.png` and `<name>.svg`. If there are
+      several figures, their names are appended to the stem of the image file.
+    spec: one or several specs, such as `{"name": "loss", "y": "train_loss", "x": ["epoch", "communications"],
+      "panels": ["b", "period"], "log_y": true}`; by default those of the sweep, or else one figure per metric. If x is
+      a config field, such as the period, each run becomes a point: the mean of y over its second half. With a second
+      config field as `against` the figure is a heat map: the colour is the final y, and a cross marks a run that
+      diverged.
+    reference: published curves, drawn as thin dashed lines if x is the epoch.
 
   Returns:
-    The files written.
+    The paths of the written files.
 
   >>> import tempfile
   >>> points = tuple({'step': t, 'epoch': t / 10, 'train_loss': 1 / (1 + t)} for t in range(5))
@@ -48,7 +51,7 @@ def comparison_figure(
   path = pathlib.Path(path)
   jobs = []
   for figure in specs.figures(runs, spec):
-    # A grid has room for one x only.
+    # A grid of panels has one x axis: each further one is another figure.
     split = (
       [figure]
       if not figure.panels or len(figure.x) == 1
@@ -57,19 +60,19 @@ def comparison_figure(
     jobs += split
   written = []
   for job in jobs:
-    own = path.with_name(f'{path.stem}-{job.name}{path.suffix}') if len(jobs) > 1 else path
-    targets = [own] if path.suffix else [path / f'{job.name}.{kind}' for kind in ('png', 'svg')]
+    file = path.with_name(f'{path.stem}-{job.name}{path.suffix}') if len(jobs) > 1 else path
+    targets = [file] if path.suffix else [path / f'{job.name}.{kind}' for kind in ('png', 'svg')]
     targets[0].parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(style.RC):
-      drawing = draw(flat_runs(runs), job, tuple(reference))
+      canvas = draw(flat_runs(runs), job, tuple(reference))
       for target in targets:
-        drawing.savefig(target, dpi=style.DPI, metadata=_no_date(target))
+        canvas.savefig(target, dpi=style.DPI, metadata=_without_date(target))
     written += targets
   return written
 
 
 def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Reference] = ()) -> Canvas:
-  """One figure as a matplotlib object; call it within `rc_context(style.RC)`.
+  """Draws one figure and returns it as a matplotlib figure. Call it within `rc_context(style.RC)`.
 
   >>> runs = [Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 0, 'train_loss': 2.0}, {'step': 9, 'train_loss': 0.5}))]
   >>> with mpl.rc_context(style.RC):
@@ -79,14 +82,15 @@ def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Referenc
   """
   if figure.against:
     return draw_map(runs, figure)
-  if along.is_field(runs, figure.x[0]):
-    runs = along.regroup(runs, figure.x[0], figure.y)
+  if field_axis.is_numeric_field(runs, figure.x[0]):
+    runs = field_axis.join_along_field(runs, figure.x[0], figure.y)
   panels, columns = _panels(runs, figure)
   rows = -(-len(panels) // columns)
   height = (2.75 if columns <= 2 else 2.3 if columns == 3 else 1.75) * rows + 0.55
   canvas = Canvas(figsize=(style.WIDTH if columns > 1 else 0.7 * style.WIDTH, height), layout='constrained')
   axes = canvas.subplots(rows, columns, squeeze=False)
-  handles, drawn = {}, set()
+  handles: dict[str, Line2D] = {}
+  visible: set[str] = set()
   for row in range(rows):
     here = panels[row * columns : (row + 1) * columns]
     fits = [fitting(reference, [run for line in panel.lines for run in line.runs]) for panel in here]
@@ -95,9 +99,9 @@ def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Referenc
       if column >= len(here):
         ax.set_axis_off()
         continue
-      more, visible = draw_panel(ax, here[column], figure, limits, fits[column])
-      handles |= more
-      drawn |= visible
+      of_panel, visible_in_panel = draw_panel(ax, here[column], figure, limits, fits[column])
+      handles |= of_panel
+      visible |= visible_in_panel
       bottom = row * columns + column + columns >= len(panels)
       ax.set_xlabel(names.quantity(here[column].x) if bottom else '')
       ax.set_ylabel(names.quantity(figure.y) if column == 0 else '')
@@ -106,10 +110,10 @@ def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Referenc
     canvas.suptitle(figure.title)
   if len(handles) > 1:
     longest = max(map(len, handles))
-    fit = max(1, int((12.5 if columns > 1 else 8.5) * 9 / (longest + 7)))
-    ncols = -(-len(handles) // -(-len(handles) // fit))  # Rows of equal length.
-    labels = [label if label in drawn else f'{label} (0 throughout)' for label in handles]
-    canvas.legend(handles.values(), labels, loc='outside lower center', ncols=ncols, handlelength=3.2)
+    per_row = max(1, int((12.5 if columns > 1 else 8.5) * 9 / (longest + 7)))
+    ncols = -(-len(handles) // -(-len(handles) // per_row))  # rows of equal length
+    labels = [label if label in visible else f'{label} (0 throughout)' for label in handles]
+    canvas.legend(list(handles.values()), labels, loc='outside lower center', ncols=ncols, handlelength=3.2)
   return canvas
 
 
@@ -118,25 +122,25 @@ def _panels(runs, figure):
   if not figure.panels:
     return [Panel('', x, lines) for x in figure.x], len(figure.x)
   rows, columns = figure.panels[:1], figure.panels[1:]
-  places = [(row, column) for row in _values(runs, rows, columns) for column in _values(runs, columns, rows)]
+  cells = [(row, column) for row in _values(runs, rows) for column in _values(runs, columns)]
   panels = []
-  for row, column in places:
+  for row, column in cells:
     title = ', '.join(names.setting(field, json.loads(v)) for field, v in zip(figure.panels, (*row, *column)))
     panels.append(Panel(title, figure.x[0], series.lines_at(lines, figure.panels, (*row, *column))))
-  wide = len(_values(runs, columns, rows)) if columns else min(len(panels), _MOST_COLUMNS)
+  wide = len(_values(runs, columns)) if columns else min(len(panels), _MAX_COLUMNS)
   return panels, wide
 
 
-def _values(runs, fields, others):
-  """The places that lines other than S-SGD's occupy, in order; S-SGD's own period makes no panel."""
-  places = {series.place(run, fields) for run in runs if run.algorithm != 's_sgd'}
-  places = places or {series.place(run, fields) for run in runs}
-  order = lambda place: [(not isinstance(json.loads(v), (int, float)), json.loads(v), v) for v in place]
+def _values(runs, fields):
+  """The sorted values of the fields for which there is a panel. S-SGD's period gives none unless all runs are S-SGD."""
+  found = {series.field_keys(run, fields) for run in runs if run.algorithm != 's_sgd'}
+  found = found or {series.field_keys(run, fields) for run in runs}
+  order = lambda keys: [(not isinstance(json.loads(key), (int, float)), json.loads(key), key) for key in keys]
   try:
-    return sorted(places, key=order)
-  except TypeError:  # Values of several types.
-    return sorted(places)
+    return sorted(found, key=order)
+  except TypeError:  # values of several types
+    return sorted(found)
 
 
-def _no_date(path):
+def _without_date(path):
   return {'.svg': {'Date': None}, '.pdf': {'CreationDate': None}}.get(path.suffix)

@@ -1,4 +1,4 @@
-"""How algorithms, metrics, config fields and quantities are called in tables and figures."""
+"""Display names of algorithms, metrics and config fields, and the format of numbers in tables and figures."""
 
 import math
 
@@ -43,7 +43,7 @@ FIELDS = {'period': 'k', 'learning_rate': 'γ', 'first_period': 'first k', 'work
 
 
 def algorithm(key: str) -> str:
-  """An algorithm's name in print.
+  """The display name of an algorithm.
 
   >>> algorithm('vrl_sgd_w'), algorithm('post_local_sgd')
   ('VRL-SGD-W', 'Post-Local-SGD')
@@ -53,7 +53,7 @@ def algorithm(key: str) -> str:
 
 
 def quantity(key: str) -> str:
-  """The name of a metric, of an axis or of a config field.
+  """The display name of a metric, an axis or a config field.
 
   >>> quantity('train_loss'), quantity('period')
   ('train loss', 'period k')
@@ -62,32 +62,32 @@ def quantity(key: str) -> str:
   return METRICS.get(key) or AXES.get(key) or field
 
 
-def setting(field: str, value) -> str:
-  """A config field and its value.
+def setting(field: str, value: object) -> str:
+  """A config field with its value, for a label.
 
   >>> setting('period', 20), setting('b', 10.0)
   ('k = 20', 'b = 10')
   """
-  return f'{FIELDS.get(field, field)} = {plain(value)}'
+  return f'{FIELDS.get(field, field)} = {format_value(value)}'
 
 
-def plain(value) -> str:
+def format_value(value: object) -> str:
   """A config value without quotes and trailing zeros.
 
-  >>> plain(0.010), plain((1, 2.50)), plain(None)
+  >>> format_value(0.010), format_value((1, 2.50)), format_value(None)
   ('0.01', '1, 2.5', 'none')
   """
   if value is None:
     return 'none'
   if isinstance(value, float):
     return f'{value:g}'
-  return ', '.join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
+  return ', '.join(map(format_value, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def number(value: float, digits: int = 4) -> str:
-  """A result in few digits.
+def format_number(value: float, digits: int = 4) -> str:
+  """A result with a few significant digits.
 
-  >>> number(0.02843870), number(5.1e-06, 3), number(float('nan'))
+  >>> format_number(0.02843870), format_number(5.1e-06, 3), format_number(float('nan'))
   ('0.02844', '5.10e-06', 'nan')
   """
   if value == 0 or 10**digits <= abs(value) < 1e6:
@@ -95,10 +95,10 @@ def number(value: float, digits: int = 4) -> str:
   return f'{value:#.{digits}g}'.rstrip('.') if 1e-3 <= abs(value) < 10**digits else f'{value:.{digits - 1}e}'
 
 
-def bytes_(value: float) -> str:
-  """A number of bytes for people.
+def format_bytes(value: float) -> str:
+  """A number of bytes with a decimal unit.
 
-  >>> bytes_(831), bytes_(12_345_678)
+  >>> format_bytes(831), format_bytes(12_345_678)
   ('831 B', '12.3 MB')
   """
   if not math.isfinite(value):

@@ -1,8 +1,8 @@
-"""Runs and sweeps as values."""
+"""Runs and sweeps in memory."""
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ _ACCURACIES = ('train_accuracy', 'test_accuracy')
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """One run, as its folder tells it.
+  """One run, as read from its directory.
 
   Attributes:
-    name: the folder's name, or the sweep's name for the run.
-    config: the config's fields; nested ones are joined with dots.
-    metrics: the log points in the order of their steps. A null is a NaN.
+    name: the name of the directory, or that of the run in its sweep.
+    config: the config fields; nested ones are joined with dots.
+    metrics: the log points by increasing step; a null in the file is a NaN.
     summary: the last log point and `status`; empty for a run that has not ended.
-    partition: the worker x class table, or None.
+    partition: the table of examples per worker and class, or None.
 
   >>> run = Run('a', {'algorithm': 'vrl_sgd', 'task.b': 10.0}, ({'step': 5, 'test_accuracy': 0.5},))
   >>> run.algorithm, run.setting('b'), run.final('test_accuracy'), run.status
@@ -42,26 +42,26 @@ class Run:
 
   @property
   def status(self) -> str:
-    """`finished`, `diverged`, `interrupted`, or `unfinished` where there is no summary yet."""
+    """`finished`, `diverged`, `interrupted`, or `unfinished` if there is no summary yet."""
     return str(self.summary.get('status', 'unfinished'))
 
   def setting(self, field: str) -> Any:
-    """The value of a config field; `b` also finds `task.b` where there is only one such field."""
+    """The value of a config field; `b` also matches `task.b` if no other field ends in `.b`."""
     if field in self.config:
       return self.config[field]
     nested = [key for key in self.config if key.endswith('.' + field)]
     return self.config[nested[0]] if len(nested) == 1 else None
 
   def has(self, key: str) -> bool:
-    """Whether any log point has this metric, finite or not."""
+    """Whether any log point has the metric, even if its value is not finite."""
     return key in self.summary or any(key in line for line in self.metrics)
 
   def column(self, key: str) -> np.ndarray:
-    """One value per log point, NaN where there is none. Accuracies are in percent."""
+    """The values of a metric, one per log point, NaN if missing. Accuracies are in percent."""
     return self._percent(key) * np.array([line.get(key, math.nan) for line in self.metrics], float)
 
   def final(self, key: str) -> float | None:
-    """The last value; None if the run never reported it."""
+    """The last value of a metric; None if the run never logged it."""
     lines = [line[key] for line in self.metrics if key in line]
     value = to_number(self.summary[key]) if key in self.summary else lines[-1] if lines else None
     return None if value is None else self._percent(key) * value
@@ -75,13 +75,13 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-  """Runs to be compared.
+  """Runs to compare.
 
   Attributes:
-    title: the heading of tables and figures.
-    runs: in the sweep's order.
-    figures: what to draw, see `vrl_jax.report.comparison_figure`; empty for the default.
-    missing: the names of runs that the sweep lists but that have no folder yet.
+    title: the heading of the report.
+    runs: the runs, in the order of the sweep.
+    figures: the figure specs, see `vrl_jax.report.comparison_figure`; empty for the default figures.
+    missing: the names of runs that the sweep lists and that have no directory yet.
 
   >>> runs = tuple(Run(f'k={k}', {'algorithm': 'vrl_sgd', 'period': k}, ({'step': k},)) for k in (5, 10))
   >>> [run.name for run in Sweep('periods', runs, missing=('k=20',)).runs]
@@ -94,8 +94,8 @@ class Sweep:
   missing: tuple[str, ...] = ()
 
 
-def to_number(value) -> float:
-  """A JSON number, null or text as a float; NaN where it is none.
+def to_number(value: object) -> float:
+  """A JSON value as a float; NaN if it is not a number.
 
   >>> to_number(2), to_number(None), to_number('text')
   (2.0, nan, nan)
@@ -103,8 +103,8 @@ def to_number(value) -> float:
   return float(value) if isinstance(value, (bool, int, float)) else math.nan
 
 
-def flat_runs(runs) -> tuple[Run, ...]:
-  """The runs of a sweep, of one run, or of any iterable of runs.
+def flat_runs(runs: Sweep | Run | Iterable[Run]) -> tuple[Run, ...]:
+  """The runs of a sweep, a single run or an iterable of runs, as a tuple.
 
   >>> run = Run('a', {}, ({'step': 5},))
   >>> flat_runs(run) == flat_runs([run]) == flat_runs(Sweep('one', (run,))) == (run,)

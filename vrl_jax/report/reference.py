@@ -1,12 +1,12 @@
-"""Published curves: CSV files with one row per epoch.
+"""Reads published curves from CSV files with one row per epoch.
 
-The columns are train loss, train accuracy in percent, test loss and test accuracy in percent; row 0 is the start. A
-header is allowed. The algorithm, and whether the workers' data were identical, are read from the file's name:
-`non_identical_vrl_sgd.csv`.
+The columns are train loss, train accuracy in percent, test loss and test accuracy in percent; row 0 is before training.
+A header is allowed. The file name gives the algorithm and the partition: `non_identical_vrl_sgd.csv`.
 """
 
 import csv
 import math
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
@@ -25,13 +25,13 @@ class Reference(NamedTuple):
   """One published run.
 
   Attributes:
-    label: what the legend says.
-    algorithm: the algorithm's key.
-    identical: whether the workers had identical data; None if the file's name does not say.
-    columns: one array per metric, one value per epoch.
+    label: the entry in the legend.
+    algorithm: the algorithm's registry key.
+    identical: whether the workers had identical data; None if the file name does not say.
+    columns: an array for each metric, with one value per epoch.
 
   >>> reference = Reference('VRL-SGD (published)', 'vrl_sgd', False, {'train_loss': np.array([2.3, 0.4])})
-  >>> len(reference.columns['train_loss']) - 1  # epochs; row 0 is the start
+  >>> len(reference.columns['train_loss']) - 1  # epochs; row 0 is before training
   1
   """
 
@@ -41,8 +41,8 @@ class Reference(NamedTuple):
   columns: dict[str, np.ndarray]
 
 
-def read_reference(path) -> Reference:
-  """Reads one file of published curves.
+def read_reference(path: str | os.PathLike) -> Reference:
+  """Reads a CSV file of published curves.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -59,14 +59,14 @@ def read_reference(path) -> Reference:
       for number, row in enumerate(csv.reader(file), start=1):
         values = _values(row)
         if values is None and number > 1 or len(row) != len(_COLUMNS):
-          raise errors.DataError(f'{path}: row {number} is not {len(_COLUMNS)} numbers ({", ".join(_COLUMNS)})')
+          raise errors.DataError(f'{path}: row {number} must be {len(_COLUMNS)} numbers: {", ".join(_COLUMNS)}')
         rows += [values] if values else []
   except FileNotFoundError:
     raise errors.DataError(f'{path}: no such file') from None
   except (OSError, UnicodeDecodeError, csv.Error) as error:
     raise errors.DataError(f'{path}: cannot be read ({error})') from None
   if not rows:
-    raise errors.DataError(f'{path}: no rows')
+    raise errors.DataError(f'{path}: the file has no rows')
   stem = path.stem.lower().replace('-', '_')
   known = [name for name in names.ALGORITHMS if re.search(rf'(^|_){name}(_|$)', stem)]
   algorithm = max(known, key=len) if known else stem
@@ -76,20 +76,20 @@ def read_reference(path) -> Reference:
 
 
 def fitting(references: Iterable[Reference], runs: Sequence[Run]) -> list[Reference]:
-  """The references whose case, identical or not, is the runs'; all if there is none such. Their labels differ.
+  """The references with the same kind of partition, identical or not, as the runs; all if there are none.
 
   >>> published = [Reference('VRL-SGD (published)', 'vrl_sgd', identical, {}) for identical in (True, False)]
   >>> run = Run('a', {'algorithm': 'vrl_sgd', 'partition': 'by_class'}, ({'step': 5},))
   >>> [one.identical for one in fitting(published, [run])]
   [False]
   """
-  references, cases = list(references), {run.setting('partition') for run in runs} - {None}
-  cases = {case == 'identical' for case in cases}
-  same = [one for one in references if one.identical is None or one.identical in cases] or references
+  references = list(references)
+  identical = {run.setting('partition') == 'identical' for run in runs if run.setting('partition') is not None}
+  same = [one for one in references if one.identical is None or one.identical in identical] or references
   if len({one.identical for one in same} - {None}) < 2:
     return same
-  told = {True: ', identical)', False: ', non-identical)', None: ')'}
-  return [one._replace(label=one.label.removesuffix(')') + told[one.identical]) for one in same]
+  suffixes = {True: ', identical)', False: ', non-identical)', None: ')'}
+  return [one._replace(label=one.label.removesuffix(')') + suffixes[one.identical]) for one in same]
 
 
 def _values(row):

@@ -1,32 +1,33 @@
-"""Reads run and sweep folders.
+"""Reads run and sweep directories.
 
-A run folder holds `config.json`, `metrics.jsonl` and, once the run has ended, `summary.json` (and `partition.json` for
-tasks with classes). A sweep folder holds one folder per run and `sweep.json`.
+A run directory contains `config.json`, `metrics.jsonl` and, once the run has ended, `summary.json` (and
+`partition.json` for tasks with classes). A sweep directory contains `sweep.json` and one directory per run.
 """
 
 import dataclasses
 import json
+import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vrl_jax import errors
 from vrl_jax.report.records import Run, Sweep, to_number
 
 
-def read_run(folder, name: str | None = None, overrides: Mapping[str, Any] | None = None) -> Run:
-  """Reads a run folder.
+def read_run(folder: str | os.PathLike, name: str | None = None, overrides: Mapping[str, Any] | None = None) -> Run:
+  """Reads a run directory.
 
   Args:
-    folder: the folder.
-    name: the run's name; the folder's own if not given.
-    overrides: fields to know the run by where its config lacks them.
+    folder: the run directory.
+    name: the name of the run; by default that of the directory.
+    overrides: config fields to add if the stored config lacks them.
 
   Returns:
-    The run. One that has not ended has no summary and the status `unfinished`.
+    The run. A run that has not ended has no summary and the status `unfinished`.
 
   Raises:
-    DataError: a file is missing or is not what it should be.
+    DataError: a file is missing or invalid.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,8 +49,8 @@ def read_run(folder, name: str | None = None, overrides: Mapping[str, Any] | Non
   )
 
 
-def read_sweep(folder) -> Sweep:
-  """Reads a sweep folder: the runs that `sweep.json` names, or all its sub-folders that hold a run.
+def read_sweep(folder: str | os.PathLike) -> Sweep:
+  """Reads a sweep directory: the runs listed in `sweep.json`, or else all sub-directories that contain a run.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,29 +63,31 @@ def read_sweep(folder) -> Sweep:
   """
   folder = pathlib.Path(folder)
   if not folder.is_dir():
-    raise errors.DataError(f'{folder}: no such folder')
+    raise errors.DataError(f'{folder}: no such directory')
   path = folder / 'sweep.json'
   sweep = _read_json(path, dict) if path.exists() else {}
   listed = sweep.get('runs') or [{'name': found.parent.name} for found in sorted(folder.glob('*/config.json'))]
   if not all(isinstance(entry, dict) and isinstance(entry.get('name'), str) for entry in listed):
     raise errors.DataError(f'{path}: "runs" must be a list of objects with a "name"')
-  there = [entry for entry in listed if (folder / entry['name'] / 'config.json').exists()]
-  if not there:
-    raise errors.DataError(f'{folder}: neither a run (no config.json) nor a sweep (no sub-folder with a config.json)')
+  started = [entry for entry in listed if (folder / entry['name'] / 'config.json').exists()]
+  if not started:
+    raise errors.DataError(
+      f'{folder}: neither a run (no config.json) nor a sweep (no sub-directory with a config.json)'
+    )
   figures = sweep.get('figure') or ()
   figures = (figures,) if isinstance(figures, dict) else tuple(figures)
   if not all(isinstance(spec, dict) for spec in figures):
     raise errors.DataError(f'{path}: "figure" must be an object or a list of objects')
   return Sweep(
     title=str(sweep.get('title') or folder.resolve().name),
-    runs=tuple(read_run(folder / entry['name'], entry['name'], entry.get('overrides')) for entry in there),
+    runs=tuple(read_run(folder / entry['name'], entry['name'], entry.get('overrides')) for entry in started),
     figures=figures,
-    missing=tuple(entry['name'] for entry in listed if entry not in there),
+    missing=tuple(entry['name'] for entry in listed if entry not in started),
   )
 
 
-def read_any(paths) -> Sweep:
-  """Reads one or several run or sweep folders into one comparison.
+def read_any(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Sweep:
+  """Reads one or several run or sweep directories into one comparison.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -96,11 +99,11 @@ def read_any(paths) -> Sweep:
   >>> sweep.title, [run.name for run in sweep.runs]
   ('mine, yours', ['mine', 'yours'])
   """
-  paths = [pathlib.Path(path) for path in ([paths] if isinstance(paths, (str, pathlib.Path)) else paths)]
-  if not paths:
-    raise errors.UserError('no run or sweep folder was given')
+  folders = [pathlib.Path(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+  if not folders:
+    raise errors.UserError('no run or sweep directory was given')
   parts = []
-  for path in paths:
+  for path in folders:
     is_run = (path / 'config.json').exists() and not (path / 'sweep.json').exists()
     run = read_run(path) if is_run else None
     parts.append(Sweep(run.name, (run,)) if run else read_sweep(path))
@@ -132,31 +135,31 @@ def _read_json(path, kind):
   try:
     value = json.loads(_read_text(path))
   except json.JSONDecodeError as error:
-    raise errors.DataError(f'{path}: not JSON (line {error.lineno}: {error.msg})') from None
+    raise errors.DataError(f'{path}: is not JSON (line {error.lineno}: {error.msg})') from None
   if not isinstance(value, kind):
-    raise errors.DataError(f'{path}: a JSON {type(value).__name__} where a {kind.__name__} was expected')
+    raise errors.DataError(f'{path}: is a JSON {type(value).__name__}, must be a {kind.__name__}')
   return value
 
 
 def _read_metrics(path):
   text = _read_text(path)
-  lines, rows = text.split('\n'), []
+  lines, rows = text.split('\n'), list[dict[str, float]]()
   for number, line in enumerate(lines, start=1):
     if not line.strip():
       continue
     try:
       row = json.loads(line)
     except json.JSONDecodeError:
-      if number == len(lines):  # No newline after it: the run was killed, or is writing, in mid-line.
+      if number == len(lines):  # A last line without newline: the run was killed, or is writing it now.
         break
       raise errors.DataError(f'{path}: line {number} is not JSON: {line[:40]!r}') from None
     if not isinstance(row, dict) or not isinstance(row.get('step'), (int, float)):
-      raise errors.DataError(f'{path}: line {number} is not an object with a "step"')
-    while rows and rows[-1]['step'] >= row['step']:  # A resumed run repeats the steps after its checkpoint.
+      raise errors.DataError(f'{path}: line {number} must be an object with a "step"')
+    while rows and rows[-1]['step'] >= row['step']:  # A resumed run repeats the steps after the checkpoint.
       rows.pop()
     rows.append({key: to_number(value) for key, value in row.items() if not isinstance(value, (str, list, dict))})
   if not rows:
-    raise errors.DataError(f'{path}: no log point yet')
+    raise errors.DataError(f'{path}: has no log points yet')
   return tuple(rows)
 
 
@@ -164,15 +167,15 @@ def _read_partition(path):
   value = _read_json(path, dict)
   table, names = value.get('table'), value.get('class_names')
   if not table or not isinstance(table, list) or not all(isinstance(row, list) for row in table):
-    raise errors.DataError(f'{path}: no worker x class "table"')
+    raise errors.DataError(f'{path}: must have a "table" of examples per worker and class')
   names = names or range(len(table[0]))
   if any(len(row) != len(names) for row in table):
-    raise errors.DataError(f'{path}: the rows of "table" and "class_names" differ in length')
+    raise errors.DataError(f'{path}: the rows of "table" and "class_names" must have equal lengths')
   return {'table': table, 'class_names': [str(name) for name in names], 'dropped': value.get('dropped', 0)}
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  flat = {}
+  flat: dict[str, Any] = {}
   for key, value in tree.items():
     flat |= _flatten(value, f'{prefix}{key}.') if isinstance(value, dict) and value else {f'{prefix}{key}': value}
   return flat

@@ -1,4 +1,4 @@
-"""Which runs belong together: seeds of one setting, panels of a grid, lines that may be compared."""
+"""Groups runs: the seeds of one setting into a line, lines into panels, and runs that can be compared."""
 
 import json
 import re
@@ -7,20 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vrl_jax.config import algorithm_options
+from vrl_jax.config.fields import algorithm_options
+from vrl_jax.config.table import ignored_fields, is_compared
 from vrl_jax.report import names
 from vrl_jax.report.records import Run
 
-# Where a run was kept or watched, not what was run.
-BOOKKEEPING = frozenset(
-  'workdir data_dir name title sweep figure figures seeds devices feed resume tensorboard wandb compilation_cache '
-  'eval_every log_every log_every_step checkpoint_every checkpoint_minutes '
-  'conv_form unroll workers_at_once steps_per_dispatch'.split()
-)
-
 
 class Line(NamedTuple):
-  """One curve: the runs of one setting, with any number of seeds.
+  """One line of a figure: the runs of one setting, which differ only in the seed.
+
+  Attributes:
+    name: the name of the run, or what the names of its seeds have in common.
+    label: the entry in the legend.
+    algorithm: the algorithm's registry key.
+    runs: one per seed.
+    variant: the index of this line among those of its algorithm.
+    variants: the number of lines of its algorithm.
 
   >>> runs = [Run(f'a{seed}', {'algorithm': 'vrl_sgd', 'seed': seed}, ({'step': 5},)) for seed in (0, 1)]
   >>> line = Line('a', 'VRL-SGD', 'vrl_sgd', tuple(runs), variant=0, variants=1)
@@ -37,7 +39,7 @@ class Line(NamedTuple):
 
 
 class Curve(NamedTuple):
-  """Mean and range over the seeds; all of one length.
+  """Mean and range over the seeds, as arrays of equal length.
 
   >>> two_seeds = np.array([[1.0, 0.5], [3.0, 0.7]])
   >>> Curve(np.arange(2), two_seeds.mean(0), two_seeds.min(0), two_seeds.max(0)).mean
@@ -50,8 +52,8 @@ class Curve(NamedTuple):
   high: np.ndarray
 
 
-def key(value) -> str:
-  """A config value as something to compare and hash.
+def key(value: object) -> str:
+  """A config value as JSON, to compare and hash.
 
   >>> key({'b': 1, 'a': (2, None)})
   '{"a": [2, null], "b": 1}'
@@ -59,58 +61,61 @@ def key(value) -> str:
   return json.dumps(value, sort_keys=True, default=str)
 
 
-def is_free(run: Run, field: str) -> bool:
-  """Whether the field means nothing to the run: S-SGD has no period.
+def ignores(run: Run, field: str) -> bool:
+  """Whether a field has no effect on a run: S-SGD ignores the period.
 
-  >>> is_free(Run('a', {'algorithm': 's_sgd', 'period': 20}, ()), 'period')
+  >>> ignores(Run('a', {'algorithm': 's_sgd', 'period': 20}, ()), 'period')
   True
   """
-  return run.algorithm == 's_sgd' and field in ('period', 'first_period')
+  return field in ignored_fields(run.algorithm)
 
 
 def differing_fields(runs: Iterable[Run], ignore: Iterable[str] = ()) -> list[str]:
-  """The config fields in which the runs differ, in the configs' order.
+  """The config fields in which runs differ, in the order of the configs; bookkeeping fields are skipped.
 
   >>> runs = [Run(f'{k}', {'period': k, 'workers': 8, 'data_dir': f'data{k}'}, ()) for k in (5, 20)]
-  >>> differing_fields(runs)  # where the data lay does not matter
+  >>> differing_fields(runs)  # the directory of the data does not count
   ['period']
   """
-  runs, skip = list(runs), BOOKKEEPING | set(ignore)
-  fields = dict.fromkeys(field for run in runs for field in run.config if field.split('.')[0] not in skip)
+  runs, ignored = list(runs), set(ignore)
+  fields = dict.fromkeys(
+    field for run in runs for field in run.config if is_compared(field.split('.')[0]) and field not in ignored
+  )
   return [field for field in fields if len({key(run.config.get(field)) for run in runs}) > 1]
 
 
 def facets(runs: Sequence[Run]) -> list[str]:
-  """The fields that split the runs into comparisons of their own: at least two algorithms ran with every value.
+  """The fields that split the runs into separate comparisons: at least two algorithms ran with each value.
 
   >>> settings = [{'algorithm': a, 'period': k} for a in ('local_sgd', 'vrl_sgd') for k in (5, 20)]
   >>> facets([Run(str(i), config, ()) for i, config in enumerate(settings)])
   ['period']
   """
-  chosen, parts = [], 1
+  chosen: list[str] = []
+  parts = 1
   for field in differing_fields(runs, ('algorithm', 'first_period', 'seed')):
-    fixed = [run for run in runs if not is_free(run, field)]
-    common = {run.algorithm for run in runs if is_free(run, field)}
-    algorithms = {}
+    fixed = [run for run in runs if not ignores(run, field)]
+    common = {run.algorithm for run in runs if ignores(run, field)}
+    algorithms: dict[str, set[str]] = {}
     for run in fixed:
       algorithms.setdefault(key(run.setting(field)), set(common)).add(run.algorithm)
-    split = len({place(run, [*chosen, field]) for run in fixed})
+    split = len({field_keys(run, [*chosen, field]) for run in fixed})
     if split > parts and len(algorithms) > 1 and min(map(len, algorithms.values())) > 1:
       chosen, parts = [*chosen, field], split
   return chosen
 
 
-def place(run: Run, fields: Sequence[str]) -> tuple[str, ...]:
-  """The run's values of the fields, hashable.
+def field_keys(run: Run, fields: Sequence[str]) -> tuple[str, ...]:
+  """The run's values of the fields, each as a `key`.
 
-  >>> place(Run('a', {'period': 20, 'task.b': 10.0}, ()), ['period', 'b'])
+  >>> field_keys(Run('a', {'period': 20, 'task.b': 10.0}, ()), ['period', 'b'])
   ('20', '10.0')
   """
   return tuple(key(run.setting(field)) for field in fields)
 
 
 def comparable(one: Run, other: Run, fields: Sequence[str]) -> bool:
-  """Whether two runs agree in the fields; S-SGD agrees with every period.
+  """Whether two runs have equal values of the fields; an S-SGD run matches every period.
 
   >>> local = Run('local', {'algorithm': 'local_sgd', 'period': 20}, ())
   >>> vrl, every_step = (Run(a, {'algorithm': a, 'period': 5}, ()) for a in ('vrl_sgd', 's_sgd'))
@@ -118,51 +123,51 @@ def comparable(one: Run, other: Run, fields: Sequence[str]) -> bool:
   (False, True)
   """
   return all(
-    is_free(one, field) or is_free(other, field) or key(one.setting(field)) == key(other.setting(field))
+    ignores(one, field) or ignores(other, field) or key(one.setting(field)) == key(other.setting(field))
     for field in fields
   )
 
 
 def lines_at(lines: Sequence[Line], fields: Sequence[str], values: Sequence[str]) -> list[Line]:
-  """The lines of the panel where the fields have these values.
+  """The lines of the panel in which the fields have the given values.
 
   >>> runs = [Run('every step', {'algorithm': 's_sgd', 'period': 5}, ())]
   >>> runs += [Run(f'k={k}', {'algorithm': 'vrl_sgd', 'period': k}, ()) for k in (5, 20)]
   >>> [line.name for line in lines_at(make_lines(runs, ['period']), ['period'], ['20'])]
   ['every step', 'k=20']
   """
-  exact = [line for line in lines if place(line.runs[0], fields) == tuple(values)]
+  exact = [line for line in lines if field_keys(line.runs[0], fields) == tuple(values)]
   if not any(line.algorithm == 's_sgd' for line in exact):
-    fits = lambda run: all(is_free(run, field) or key(run.setting(field)) == v for field, v in zip(fields, values))
+    fits = lambda run: all(ignores(run, field) or key(run.setting(field)) == v for field, v in zip(fields, values))
     exact = [line for line in lines if line.algorithm == 's_sgd' and fits(line.runs[0])][:1] + exact
   return exact
 
 
-def same_but_algorithm(run: Run, baseline: Run) -> bool:
-  """Whether the runs agree in all settings that are not the algorithm's own (nor the seed).
+def differ_only_in_algorithm(run: Run, other: Run) -> bool:
+  """Whether two runs differ only in the algorithm, its options and the seed.
 
   >>> vrl = Run('vrl', {'algorithm': 'vrl_sgd', 'period': 20, 'learning_rate': 0.01}, ())
   >>> plain = [Run('s', {'algorithm': 's_sgd', 'learning_rate': rate}, ()) for rate in (0.01, 0.02)]
-  >>> [same_but_algorithm(vrl, run) for run in plain]
+  >>> [differ_only_in_algorithm(vrl, run) for run in plain]
   [True, False]
   """
-  fields = differing_fields((run, baseline), ('seed',))
-  # What S-SGD has no use for, so that one S-SGD run is the baseline of all values of these.
-  return {'algorithm', 'period', 'first_period', *algorithm_options()}.issuperset(fields)
+  fields = differing_fields((run, other), ('seed',))
+  # One S-SGD run is the baseline for all values of the fields that it ignores.
+  return {'algorithm', *ignored_fields('s_sgd'), *algorithm_options()}.issuperset(fields)
 
 
 def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
-  """Puts the runs that differ in nothing but the seed together, in order of first appearance.
+  """Groups the runs that differ only in the seed, in order of first appearance.
 
   >>> runs = [Run(f'k={k}, seed={s}', {'period': k, 'seed': s}, ()) for s in (0, 1) for k in (5, 20)]
   >>> [[run.name for run in group] for group in group_seeds(runs)]
   [['k=5, seed=0', 'k=5, seed=1'], ['k=20, seed=0', 'k=20, seed=1']]
   """
-  groups = {}
+  groups: dict[tuple[str, int], list[Run]] = {}
   for run in runs:
-    settings = {field: value for field, value in run.config.items() if field not in BOOKKEEPING | {'seed'}}
+    settings = {field: value for field, value in run.config.items() if is_compared(field) and field != 'seed'}
     copies = 0
-    # The same seed twice is a repetition that somebody wants to see beside the first, not one more sample.
+    # A second run with the same seed is a repetition, shown as a line beside the first and not as one more seed.
     while any(_seed(run) == _seed(other) for other in groups.get((key(settings), copies), ())):
       copies += 1
     groups.setdefault((key(settings), copies), []).append(run)
@@ -174,26 +179,26 @@ def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
 
   Args:
     runs: the runs.
-    fields: the panels' fields, which labels then need not tell.
+    fields: the fields of the panels, which the labels leave out.
 
   Returns:
-    One line per setting; labels differ within every panel.
+    One line per setting. Labels are unique within each panel.
 
   >>> settings = [{'algorithm': 'vrl_sgd', 'period': k} for k in (5, 20)] + [{'algorithm': 's_sgd', 'period': 20}]
   >>> [line.label for line in make_lines([Run(str(i), config, ()) for i, config in enumerate(settings)])]
   ['VRL-SGD, k = 5', 'VRL-SGD, k = 20', 'S-SGD']
   """
   groups = group_seeds(runs)
-  family = {}
+  family: dict[str, list[Run]] = {}
   for group in groups:
     family.setdefault(group[0].algorithm, []).append(group[0])
-  told = {name: _telling_fields(members, name, fields) for name, members in family.items()}
-  labels = [_label(group[0], told[group[0].algorithm]) for group in groups]
-  spots = [(label, place(group[0], fields)) for label, group in zip(labels, groups)]
-  lines = []
-  for label, spot, group in zip(labels, spots, groups):
+  label_fields = {name: _label_fields(members, name, fields) for name, members in family.items()}
+  labels = [_label(group[0], label_fields[group[0].algorithm]) for group in groups]
+  positions = [(label, field_keys(group[0], fields)) for label, group in zip(labels, groups)]
+  lines: list[Line] = []
+  for label, position, group in zip(labels, positions, groups):
     name, algorithm = _common_name(group), group[0].algorithm
-    label = f'{label} ({name})' if spots.count(spot) > 1 else label
+    label = f'{label} ({name})' if positions.count(position) > 1 else label
     siblings = list(dict.fromkeys(line.label for line in lines if line.algorithm == algorithm))
     variant = siblings.index(label) if label in siblings else len(siblings)
     lines.append(Line(name, label, algorithm, group, variant, 0))
@@ -202,7 +207,7 @@ def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
 
 
 def curve(runs: Sequence[Run], x: str, y: str) -> Curve:
-  """Mean and range over the seeds, as far as all of them go; points without a finite value are left out.
+  """Mean and range over the seeds, up to the last step that all have; points that are not finite are left out.
 
   >>> points = lambda *losses: tuple({'step': t, 'train_loss': loss} for t, loss in enumerate(losses))
   >>> curve([Run('a', {}, points(4.0, 2.0)), Run('b', {}, points(2.0, 1.0))], 'step', 'train_loss')
@@ -220,7 +225,7 @@ def curve(runs: Sequence[Run], x: str, y: str) -> Curve:
   grid = grid[(grid >= first) & (grid <= last)]
   xs = np.array([np.interp(grid, step, x) for step, x, _ in columns])
   ys = np.array([np.interp(grid, step, y) for step, _, y in columns])
-  with np.errstate(over='ignore'):  # A diverging run's last values.
+  with np.errstate(over='ignore'):  # The last values of a run that diverges.
     return Curve(xs.mean(0), ys.mean(0), ys.min(0), ys.max(0))
 
 
@@ -228,9 +233,9 @@ def _seed(run):
   return key(run.config.get('seed'))
 
 
-def _telling_fields(members, algorithm, fields):
+def _label_fields(members, algorithm, fields):
   known = {'algorithm', 'seed', *fields} | ({'first_period'} if algorithm == 'vrl_sgd_w' else set())
-  return [field for field in differing_fields(members, known) if not is_free(members[0], field)]
+  return [field for field in differing_fields(members, known) if not ignores(members[0], field)]
 
 
 def _label(run, fields):

@@ -1,10 +1,10 @@
-"""What a figure shows: the `figure` of `sweep.json`, checked, or a default."""
+"""Figure specs: the `figure` of `sweep.json`, validated, or the default figures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vrl_jax import errors
-from vrl_jax.report import along, names, series
+from vrl_jax.report import field_axis, names, series
 from vrl_jax.report.records import Run, Sweep, flat_runs
 
 _LOG = (
@@ -17,7 +17,7 @@ _LOG = (
   'variance_among_workers',
 )
 _DEFAULTS = {
-  'distance': 'distance_to_optimum',  # first: where the minimum is known, it says more than the loss
+  'distance': 'distance_to_optimum',  # first: if the minimum is known, the distance says more than the loss
   'loss': 'train_loss',
   'accuracy': 'test_accuracy',
   'consensus': 'consensus_distance',
@@ -26,16 +26,18 @@ _DEFAULTS = {
 
 
 class Figure(NamedTuple):
-  """One figure.
+  """The spec of one figure.
 
   Attributes:
-    name: the file's stem.
+    name: the stem of the file name.
     y: the metric.
-    x: the axes; without panels one panel each, with panels one file each.
-    panels: the config fields of the grid: the first makes the rows, the others the columns; a single one the columns.
-    log_y: whether the metric's axis is logarithmic.
-    title: a heading; none by default.
-    against: a config field; the figure is then a map over it and x, another field, and y gives the colour.
+    x: the quantities on the x axes: one panel for each without `panels`, one file for each with them.
+    panels: the config fields of a grid of panels: the first gives the rows, the others the columns; a single one gives
+      the columns.
+    log_y: whether the y axis is logarithmic.
+    title: the heading; None for no heading.
+    against: a config field. The figure is then a heat map over `x`, another config field, and `against`; the colour
+      is `y`.
 
   >>> describe(Figure('distance', 'distance_to_optimum', ('step',), panels=('b', 'period')))
   'Distance to the minimum against iterations, panels by b and period'
@@ -51,20 +53,20 @@ class Figure(NamedTuple):
 
 
 def figures(runs: Sweep | Sequence[Run], spec: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> list[Figure]:
-  """The figures of a spec, of the sweep's own spec, or by default one per metric that the runs have.
+  """The validated specs: those given, or else those of the sweep, or else one figure per metric of the runs.
 
   >>> run = Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 5, 'epoch': 1.0, 'train_loss': 0.5, 'communications': 1},))
   >>> [(figure.name, figure.y, figure.x) for figure in figures([run], None)]
   [('loss', 'train_loss', ('epoch', 'communications'))]
   """
-  own = runs.figures if isinstance(runs, Sweep) else ()
-  spec = own if spec is None else [spec] if isinstance(spec, Mapping) else spec
+  of_sweep = runs.figures if isinstance(runs, Sweep) else ()
+  spec = of_sweep if spec is None else [spec] if isinstance(spec, Mapping) else spec
   runs = flat_runs(runs)
-  return [_check(one, runs) for one in spec] if spec else _defaults(runs)
+  return [_checked(one, runs) for one in spec] if spec else _defaults(runs)
 
 
 def is_log(metric: str) -> bool:
-  """Whether a metric is usually read on a logarithmic axis.
+  """Whether the axis of a metric is logarithmic by default.
 
   >>> is_log('train_loss'), is_log('test_accuracy')
   (True, False)
@@ -85,27 +87,27 @@ def _axes(runs):
   return (first, 'communications') if any(run.has('communications') for run in runs) else (first,)
 
 
-def _check(spec, runs):
+def _checked(spec, runs):
   unknown = set(spec) - set(Figure._fields)
   if unknown:
-    raise errors.UserError(f'figure: unknown field {min(unknown)!r}; there are {", ".join(Figure._fields)}')
+    raise errors.UserError(f'figure: unknown field {min(unknown)!r}, must be one of {", ".join(Figure._fields)}')
   default = _defaults(runs)[0] if _defaults(runs) else Figure('figure', 'step_loss', ('step',))
   y = spec.get('y', default.y)
   x = _tuple(spec.get('x', default.x))
   panels = _tuple(spec.get('panels') or ())
   metrics = sorted({key for run in runs for line in run.metrics for key in line})
   for key in (y, *x):
-    if key not in metrics and not (x == (key,) and along.is_field(runs, key)):
-      raise errors.UserError(f'figure: no run has the metric {key!r}; there are {", ".join(metrics)}')
+    if key not in metrics and not (x == (key,) and field_axis.is_numeric_field(runs, key)):
+      raise errors.UserError(f'figure: no run has the metric {key!r}, only {", ".join(metrics)}')
   against = spec.get('against')
   for field in (*panels, *([against] if against else [])):
     if all(run.setting(field) is None for run in runs):
       raise errors.UserError(f'figure: no run has the config field {field!r}')
   name = str(spec.get('name') or y)
   if name != name.strip('. ') or set('/\\') & set(name):
-    raise errors.UserError(f'figure: the name {name!r} is no file name')
-  if against and not (len(x) == 1 and along.is_field(runs, x[0])):
-    raise errors.UserError(f'figure: with against={against!r} x must be one config field, not {", ".join(x)}')
+    raise errors.UserError(f'figure: name={name!r}, must be a file name without /, \\ or outer dots and spaces')
+  if against and not (len(x) == 1 and field_axis.is_numeric_field(runs, x[0])):
+    raise errors.UserError(f'figure: x={", ".join(x)}, must be one numeric config field with against={against!r}')
   return Figure(name, y, x, panels, bool(spec.get('log_y', is_log(y))), spec.get('title'), against)
 
 
@@ -114,7 +116,7 @@ def _tuple(value):
 
 
 def describe(figure: Figure) -> str:
-  """A figure in words, for the page's alternative text.
+  """A sentence that describes a figure, for its caption and alternative text.
 
   >>> describe(Figure('loss', 'train_loss', ('epoch', 'communications')))
   'Train loss against epochs and communications'

@@ -1,15 +1,19 @@
-"""One look for all figures: an algorithm has the same colour, dashes and marker everywhere.
+"""The style of all figures: an algorithm has the same colour, dashes and marker everywhere.
 
-The colours are Okabe and Ito's, safe for the colour-blind; dashes and markers carry the difference in grey print.
+The colours are the Okabe-Ito palette, which is safe for colour-blind readers; dashes and markers distinguish lines in
+grey print.
 """
 
-import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-WIDTH = 7.2  # Inches: the text width of a page.
+from matplotlib.typing import RcKeyType
+
+from vrl_jax.storage import checksum
+
+WIDTH = 7.2  # inches, the width of the text on a page
 DPI = 150
 
-RC = {
+RC: dict[RcKeyType, Any] = {
   'font.family': 'DejaVu Sans',
   'font.size': 8.5,
   'axes.titlesize': 8.5,
@@ -34,12 +38,12 @@ RC = {
   'lines.markersize': 4,
   'legend.frameon': False,
   'svg.fonttype': 'none',
-  'svg.hashsalt': 'vrl_jax',  # The same figure gives the same file.
+  'svg.hashsalt': 'vrl_jax',  # makes the file reproducible
 }
 
 
 class Look(NamedTuple):
-  """A line's colour, its dashes in line widths (empty: solid) and its marker (matplotlib's letter).
+  """The colour of a line, its dashes in line widths (empty: solid) and its marker (a matplotlib code).
 
   >>> matplotlib_line = lambda look: {'color': look.color, 'marker': look.marker, 'dashes': look.dashes}
   >>> matplotlib_line(Look('#0072b2', (5, 2), 'D'))
@@ -75,13 +79,13 @@ _DASHES = ((), (5, 2), (1.2, 1.6), (7, 1.6, 1.5, 1.6), (3, 1.5))
 
 
 def look(algorithm: str, variant: int = 0, variants: int = 1) -> Look:
-  """How a line is drawn.
+  """The colour, dashes and marker of a line.
 
   Args:
-    algorithm: the algorithm's key; an unknown one gets a look of its own, always the same.
-    variant: which of the lines of this algorithm, where a figure has several.
-    variants: how many there are. They differ in shade, dashes and marker: the first of up to three keeps the algorithm's
-      own look, more go from dark to light.
+    algorithm: the algorithm's key; an unknown one gets a look that depends only on its name.
+    variant: the index of the line, if a figure has several lines of the algorithm.
+    variants: the number of lines of the algorithm. They differ in shade, dashes and marker; of up to three, the first
+      has the colour of the algorithm.
 
   Returns:
     The look.
@@ -91,7 +95,7 @@ def look(algorithm: str, variant: int = 0, variants: int = 1) -> Look:
   >>> [look('local_sgd', variant, variants=3).color for variant in range(3)]
   ['#d55e00', '#eaae80', '#6a2f00']
   """
-  base = _LOOKS.get(algorithm) or _OTHERS[zlib.crc32(algorithm.encode()) % len(_OTHERS)]
+  base = _LOOKS.get(algorithm) or _OTHERS[checksum(algorithm.encode()) % len(_OTHERS)]
   if variants == 1 or (variants <= 3 and variant == 0):
     return base
   start = _MARKERS.index(base.marker) if base.marker in _MARKERS else 0

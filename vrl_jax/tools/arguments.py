@@ -1,25 +1,45 @@
-"""Numbers on a command line: types for argparse that say what a value must be."""
+"""Parsing of command lines: a parser with one-line errors, and types for numbers with a range."""
 
 import argparse
 import math
 from collections.abc import Callable
+from typing import Any, NoReturn
+
+from vrl_jax.streams import prepare_streams
 
 
-def whole(text: str) -> int:
-  """A whole number of at least 1; 1e6 is one too.
+class ArgumentParser(argparse.ArgumentParser):
+  """An `argparse.ArgumentParser` that reports an invalid command line in one line.
 
-  >>> whole('8'), whole('1e6')
+  >>> ArgumentParser(prog='python -m tool').parse_args([])
+  Namespace()
+  """
+
+  def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+    """Prepares the standard streams and parses."""
+    prepare_streams()
+    return super().parse_known_args(*args, **kwargs)
+
+  def error(self, message: str) -> NoReturn:
+    """Exits with status 2."""
+    self.exit(2, f'error: {message} (see {self.prog} --help)\n')
+
+
+def positive_int(text: str) -> int:
+  """An integer of at least 1; also in the form 1e6.
+
+  >>> positive_int('8'), positive_int('1e6')
   (8, 1000000)
   """
-  return int(_number(text, lambda value: value >= 1 and value == int(value), 'a whole number of at least 1'))
+  return int(_number(text, lambda value: value >= 1 and value == int(value), 'an integer of at least 1'))
 
 
-def positive(text: str) -> float:
-  """A number greater than 0.
+def positive_float(text: str) -> float:
+  """A finite number greater than 0.
 
-  >>> positive('2.5')
+  >>> positive_float('2.5')
   2.5
-  >>> positive('-1')
+  >>> positive_float('-1')
   Traceback (most recent call last):
     ...
   argparse.ArgumentTypeError: '-1', must be a number greater than 0
@@ -27,20 +47,20 @@ def positive(text: str) -> float:
   return _number(text, lambda value: value > 0, 'a number greater than 0')
 
 
-def not_negative(text: str) -> float:
-  """A number of at least 0.
+def nonnegative_float(text: str) -> float:
+  """A finite number of at least 0.
 
-  >>> not_negative('0')
+  >>> nonnegative_float('0')
   0.0
   """
   return _number(text, lambda value: value >= 0, 'a number of at least 0')
 
 
-def _number(text: str, valid: Callable[[float], bool], must: str) -> float:
+def _number(text: str, is_valid: Callable[[float], bool], requirement: str) -> float:
   try:
     value = float(text)
   except ValueError:
     value = math.nan
-  if not (math.isfinite(value) and valid(value)):
-    raise argparse.ArgumentTypeError(f'{text!r}, must be {must}')
+  if not (math.isfinite(value) and is_valid(value)):
+    raise argparse.ArgumentTypeError(f'{text!r}, must be {requirement}')
   return value

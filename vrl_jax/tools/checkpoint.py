@@ -1,17 +1,15 @@
-"""Lists the checkpoints of a run, or exports the consensus model of one for use without vrl_jax.
+"""Lists the checkpoints of a run, or exports the consensus model of a checkpoint for use without vrl_jax.
 
     python -m vrl_jax.tools.checkpoint WORKDIR
     python -m vrl_jax.tools.checkpoint WORKDIR --export model.msgpack [--step 400]
 
-It only reads, so it can look at a run that is going on.
+It only reads the run directory, so the run may still be in progress. To load an exported model:
 
     params = flax.serialization.msgpack_restore(open('model.msgpack', 'rb').read())
     params = numpy.load('model.npz')  # 'Dense_0/kernel', …
 """
 
-import argparse
 import io
-import os
 import pathlib
 import sys
 import time
@@ -25,11 +23,15 @@ import ml_collections
 import numpy as np
 from absl import logging
 
-from vrl_jax import rounds
-from vrl_jax.checkpoint import best_step
+from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.engine.state import Model, WorkerState, make_consensus
 from vrl_jax.errors import DataError, UserError
-from vrl_jax.experiment import make_algorithm
-from vrl_jax.restore import FOLDER, read_about, read_state, stored_steps
+from vrl_jax.report.names import format_bytes
+from vrl_jax.storage import atomic_path
+from vrl_jax.tools.arguments import ArgumentParser
+from vrl_jax.training.checkpoint import best_step
+from vrl_jax.training.experiment import make_algorithm
+from vrl_jax.training.restore import FOLDER, read_metadata, read_state, stored_steps
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,20 +39,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as workdir:
-  ...   main([workdir])  # says on stderr that there are no checkpoints
+  ...   main([workdir])  # prints to stderr that there are no checkpoints
   3
   """
-  parser = argparse.ArgumentParser(prog='python -m vrl_jax.tools.checkpoint', description=__doc__.split('\n')[0])
-  parser.add_argument('workdir', type=pathlib.Path, help='the folder of a run')
-  parser.add_argument('--export', type=pathlib.Path, metavar='FILE', help='a file to write: .msgpack or .npz')
-  parser.add_argument('--step', type=int, help='which checkpoint to export; the newest if not given')
-  parser.add_argument('--force', action='store_true', help='write over FILE if it is there')
+  parser = ArgumentParser(
+    prog='python -m vrl_jax.tools.checkpoint',
+    description='Lists the checkpoints of a run, or exports the consensus model of one for use without vrl_jax.',
+  )
+  parser.add_argument('workdir', type=pathlib.Path, help='run directory')
+  parser.add_argument('--export', type=pathlib.Path, metavar='FILE', help='export the model to FILE (.msgpack or .npz)')
+  parser.add_argument('--step', type=int, help='step of the checkpoint to export; default: the latest')
+  parser.add_argument('--force', action='store_true', help='overwrite FILE if it exists')
   args = parser.parse_args(argv)
   logging.set_verbosity(logging.FATAL)
   try:
     steps = stored_steps(args.workdir)
     if not steps:
-      raise DataError(f'{args.workdir / FOLDER}: there are no checkpoints')
+      raise DataError(f'{args.workdir / FOLDER}: no checkpoints; give the directory of a run that has saved one')
     if args.export is None:
       print(listing(args.workdir))
     else:
@@ -62,49 +67,49 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def listing(workdir: pathlib.Path) -> str:
-  """A table of the run's checkpoints: step, time, size, train loss, which is the best.
+  """A table of the checkpoints of a run: step, time, size and train loss; the best is marked.
 
   >>> import tempfile
-  >>> from vrl_jax.checkpoint import Checkpoints
-  >>> about = {'seconds': 1.0, 'config': {}}
+  >>> from vrl_jax.training.checkpoint import CheckpointWriter
+  >>> metadata = {'seconds': 1.0, 'config': {}}
   >>> with tempfile.TemporaryDirectory() as workdir:
-  ...   with Checkpoints(pathlib.Path(workdir)) as checkpoints:
+  ...   with CheckpointWriter.open(pathlib.Path(workdir)) as writer:
   ...     for step, loss in ((10, 0.25), (20, 0.5)):
-  ...       checkpoints.save(step, {'x': np.zeros(8)}, about | {'train_loss': loss})
+  ...       writer.save(step, {'x': np.zeros(8)}, metadata | {'train_loss': loss})
   ...   for line in listing(pathlib.Path(workdir)).splitlines()[1:]:
   ...     print(line.split()[0], line.split()[5:])
   10 ['0.25', 'best']
   20 ['0.5']
   """
-  abouts = {}
+  checkpoints: dict[int, dict[str, Any] | None] = {}
   for step in stored_steps(workdir):
     try:
-      abouts[step] = read_about(workdir, step)
+      checkpoints[step] = read_metadata(workdir, step)
     except DataError:
-      abouts[step] = None
-  best = best_step({step: about['train_loss'] if about else None for step, about in abouts.items()})
+      checkpoints[step] = None
+  best = best_step({step: metadata['train_loss'] if metadata else None for step, metadata in checkpoints.items()})
   rows = [f'{"step":>10}  {"time":19}  {"size":>10}  {"train loss":>12}']
-  for step, about in abouts.items():
+  for step, metadata in checkpoints.items():
     size = sum(path.stat().st_size for path in (workdir / FOLDER / str(step)).rglob('*') if path.is_file())
-    when = time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(about['time'])) if about else ''
-    loss = f'{about["train_loss"]:12.6g}' if about else '  unreadable'
-    rows.append(f'{step:>10}  {when:19}  {_size(size):>10}  {loss}{"  best" if step == best else ""}')
+    when = time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(metadata['time'])) if metadata else ''
+    loss = f'{metadata["train_loss"]:12.6g}' if metadata else '  unreadable'
+    rows.append(f'{step:>10}  {when:19}  {format_bytes(size):>10}  {loss}{"  best" if step == best else ""}')
   return '\n'.join(rows)
 
 
 def export(workdir: pathlib.Path, path: pathlib.Path, step: int, *, force: bool = False) -> str:
-  """Writes the consensus model of a checkpoint; returns a line that says so.
+  """Writes the consensus model of a checkpoint; returns a line that describes it.
 
   Args:
-    workdir: the run's folder.
-    path: a .msgpack (flax's own form of a tree of arrays) or .npz file (an array for each parameter, `a/b` for b in
-      a); with batch normalisation it holds `params` and `batch_stats`.
-    step: the checkpoint's.
-    force: whether to write over `path`.
+    workdir: the run directory.
+    path: a .msgpack file (flax's serialization of a tree of arrays) or an .npz file (one array per parameter, named by
+      its path, such as `Dense_0/kernel`). With batch normalisation the tree is `params` and `batch_stats`.
+    step: the step of the checkpoint.
+    force: whether to overwrite `path`.
 
   >>> import contextlib, tempfile
-  >>> from vrl_jax.config_files import load_config
-  >>> from vrl_jax.train import train_and_evaluate
+  >>> from vrl_jax.config.files import load_config
+  >>> from vrl_jax.training.loop import train_and_evaluate
   >>> config = load_config('quadratic')
   >>> config.steps = 40
   >>> with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
@@ -116,58 +121,58 @@ def export(workdir: pathlib.Path, path: pathlib.Path, step: int, *, force: bool 
   True
   """
   if path.suffix not in _WRITERS:
-    raise UserError(f'{path}: the name must end in one of {", ".join(_WRITERS)}')
+    raise UserError(f'{path}: the suffix must be one of {", ".join(_WRITERS)}')
   if step not in (steps := stored_steps(workdir)):
-    raise UserError(f'--step={step}: there are checkpoints of step {", ".join(map(str, steps))}')
+    raise UserError(f'--step={step}, must be one of {", ".join(map(str, steps))}')
   if path.exists() and not force:
-    raise UserError(f'{path}: is there already; --force writes over it')
-  model = consensus(workdir, step)
+    raise UserError(f'{path}: already exists; use --force to overwrite it')
+  model = consensus_model(workdir, step)
   content = model._asdict() if model.batch_stats else model.params
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
   try:
-    temporary.write_bytes(_WRITERS[path.suffix](content))
-    temporary.replace(path)
+    with atomic_path(path) as temporary:
+      temporary.write_bytes(_WRITERS[path.suffix](content))
   except OSError as error:
-    temporary.unlink(missing_ok=True)
-    raise UserError(f'{path}: cannot be written ({error.strerror})') from error
+    raise UserError(f'{path}: cannot write the file ({error.strerror})') from error
   count = sum(x.size for x in jax.tree.leaves(model.params))
-  return f'{path}: the consensus model of step {step}, {count:,} parameters, {_size(path.stat().st_size)}'
+  return f'{path}: the consensus model of step {step}, {count:,} parameters, {format_bytes(path.stat().st_size)}'
 
 
-def consensus(workdir: pathlib.Path, step: int) -> rounds.Model:
-  """The model that a checkpoint's workers agree on, as NumPy arrays: the mean, or whatever the algorithm says it is.
+def consensus_model(workdir: pathlib.Path, step: int) -> Model:
+  """The consensus model of a checkpoint as NumPy arrays: the mean over the workers, or as the algorithm defines it.
 
   >>> import contextlib, tempfile
-  >>> from vrl_jax.config_files import load_config
-  >>> from vrl_jax.train import train_and_evaluate
+  >>> from vrl_jax.config.files import load_config
+  >>> from vrl_jax.training.loop import train_and_evaluate
   >>> config = load_config('quadratic')
   >>> config.steps = 40
   >>> with tempfile.TemporaryDirectory() as workdir, contextlib.redirect_stdout(io.StringIO()):
   ...   _ = train_and_evaluate(config, workdir)
-  ...   x = consensus(pathlib.Path(workdir), step=40).params
+  ...   x = consensus_model(pathlib.Path(workdir), step=40).params
   >>> type(x), x.shape, x.dtype
   (<class 'numpy.ndarray'>, (1,), dtype('float64'))
   """
-  about = read_about(workdir, step)
+  metadata = read_metadata(workdir, step)
   try:
-    config = ml_collections.ConfigDict(about['config'])
+    config = ml_collections.ConfigDict(metadata['config'])
     with jax.enable_x64(config.x64):
       algorithm = make_algorithm(config, steps=max(1, step))
-      state = read_state(workdir, step, _template(algorithm, about['leaves']), about)
-      one = rounds.consensus(algorithm, config.get('batch_stats'))
-      over_workers = jax.vmap(jax.vmap(one, axis_name=rounds.AXES[1]), axis_name=rounds.AXES[0])
+      state = read_state(workdir, step, _template(algorithm, metadata['leaves']), metadata)
+      one = make_consensus(algorithm, config.get('batch_stats'))
+      over_workers = jax.vmap(jax.vmap(one, axis_name=AXES[1]), axis_name=AXES[0])
       model = over_workers(*jax.tree.map(lambda x: x[None], (state.params, state.opt_state, state.batch_stats)))
       return jax.tree.map(lambda x: np.asarray(x)[0, 0], model)
   except (AttributeError, KeyError) as error:
-    raise DataError(f'{workdir}: the checkpoint of step {step} is of another version: {error}') from error
+    raise DataError(
+      f'{workdir}: the checkpoint of step {step} is from an incompatible version ({error}); export it with that version'
+    ) from error
 
 
 def _template(algorithm, leaves):
-  """The state's structure, from the names of the parameters in it."""
+  """The structure of the state, from the names of its leaves."""
   shapes = {tuple(name.split('/')): jax.ShapeDtypeStruct(tuple(shape), dtype) for name, dtype, shape, _ in leaves}
   named = flax.traverse_util.unflatten_dict({path: x for path, x in shapes.items() if path[0] != 'opt_state'})
-  opt_state = jax.eval_shape(jax.vmap(algorithm.init), named['params'])
-  return rounds.WorkerState(opt_state=opt_state, **named)
+  opt_state = jax.eval_shape(jax.vmap(algorithm.transform.init), named['params'])
+  return WorkerState(opt_state=opt_state, **named)
 
 
 def _npz(params):
@@ -178,14 +183,6 @@ def _npz(params):
 
 
 _WRITERS: dict[str, Callable[[Any], bytes]] = {'.msgpack': flax.serialization.to_bytes, '.npz': _npz}
-
-
-def _size(count):
-  for unit in ('B', 'kB', 'MB'):
-    if count < 1000:
-      return f'{count:.3g} {unit}'
-    count /= 1000
-  return f'{count:.3g} GB'
 
 
 if __name__ == '__main__':

@@ -1,13 +1,12 @@
-"""What crosses the network in a round, read from the compiled program, beside the formula.
+"""Counts the bytes that are communicated in a round, from the compiled program, and compares them with the formula.
 
     python -m vrl_jax.tools.communication --config quadratic --config.algorithm=vrl_sgd
     python -m vrl_jax.tools.communication --config lenet_mnist --config.dataset=mnist_5k --all
 
-`--all` compares all algorithms on the config's task. Bytes are what one device hands to its collectives (workers of one
-device are summed before), or what one worker would with a device of its own.
+`--all` compares all algorithms on the task of the config. The bytes are the operands of the collectives of one device,
+after the workers on it have been summed: as many as for one worker with its own device.
 """
 
-import argparse
 import copy
 import pathlib
 import sys
@@ -19,146 +18,157 @@ import jax
 import ml_collections
 import numpy as np
 
-from vrl_jax import devices
+from vrl_jax.accounting.hlo import Collective, collectives
 from vrl_jax.algorithms import ALGORITHMS
-from vrl_jax.config import algorithm_options, validate
+from vrl_jax.cli.flags import parse
+from vrl_jax.config.fields import algorithm_options, validate
+from vrl_jax.engine import devices
 from vrl_jax.errors import UserError
-from vrl_jax.experiment import make_experiment
-from vrl_jax.hlo import Collective, collectives
-from vrl_jax.launching import parse
 from vrl_jax.report import names
+from vrl_jax.tools.arguments import ArgumentParser
+from vrl_jax.training.experiment import make_experiment
 
 
-class Account(NamedTuple):
-  """One algorithm's communication in a round.
+class RoundCommunication(NamedTuple):
+  """The communication of one algorithm in a round.
 
   Attributes:
-    algorithm: its registry key.
+    algorithm: the registry key.
     period: k.
-    parameters: the model's size in bytes.
-    steps: the collectives of every local step.
-    beside: those of the round that need nothing from its local steps.
-    after: those that wait for the local steps.
-    formula: the bytes of a round as `vrl_jax.communication` counts them, without compiling.
+    parameters: the size of the model in bytes.
+    in_steps: the collectives of each local step.
+    overlapping: the collectives of the round that do not depend on its local steps.
+    after_steps: the collectives of the round that depend on its local steps.
+    formula: the bytes of a round according to `vrl_jax.accounting.traffic`, which does not compile.
     sent: the bytes that a worker sends with ring all-reduces.
 
   >>> sums = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
-  >>> Account('vrl_sgd', 20, 400, steps=[], beside=[], after=sums, formula=400, sent=700).compiled
+  >>> RoundCommunication('vrl_sgd', 20, 400, [], [], after_steps=sums, formula=400, sent=700).compiled
   400
-  >>> Account('s_sgd', 20, 400, steps=sums, beside=[], after=[], formula=8000, sent=14000).compiled
+  >>> RoundCommunication('s_sgd', 20, 400, in_steps=sums, overlapping=[], after_steps=[], formula=8000, sent=1).compiled
   8000
   """
 
   algorithm: str
   period: int
   parameters: int
-  steps: list[Collective]
-  beside: list[Collective]
-  after: list[Collective]
+  in_steps: list[Collective]
+  overlapping: list[Collective]
+  after_steps: list[Collective]
   formula: int
   sent: int
 
   @property
   def compiled(self) -> int:
     """The bytes of a round in the compiled program."""
-    per_step, per_round = (sum(c.bytes for c in some) for some in (self.steps, self.beside + self.after))
+    per_step = sum(c.bytes for c in self.in_steps)
+    per_round = sum(c.bytes for c in self.overlapping + self.after_steps)
     return self.period * per_step + per_round
 
 
-def account(config: ml_collections.ConfigDict) -> Account:
-  """Compiles a round of the config and counts its collectives.
+def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication:
+  """Compiles a round of a config and counts its collectives.
 
   Args:
-    config: a whole config; its workers must be on at least two devices.
+    config: a complete config, whose workers are on at least two devices.
 
-  >>> from vrl_jax.config_files import load_config
-  >>> devices.prepare(2)
-  >>> counted = account(load_config('quadratic'))  # one float64, averaged once in a round of 20 steps
-  >>> counted.compiled, counted.formula, len(counted.steps)
+  >>> from vrl_jax.config.files import load_config
+  >>> devices.prepare_devices(2)
+  >>> counted = count_communication(load_config('quadratic'))  # one float64, averaged once per round of 20 steps
+  >>> counted.compiled, counted.formula, len(counted.in_steps)
   (8, 8, 0)
   """
   config = copy.deepcopy(config)
-  config.init_epochs = 0.0  # the weights do not matter
+  config.init_epochs = 0.0  # the initial weights do not change the communication
   validate(config)
   with tempfile.TemporaryDirectory() as folder, jax.enable_x64(config.x64):
     experiment = make_experiment(config, pathlib.Path(folder))
-    if len(experiment.arrangement.devices) < 2:
-      raise UserError(f'workers={config.workers} on one device: nothing crosses a network; give --config.devices')
-    engine, period = experiment.engine, max(2, experiment.periods.period)  # a scan of one step is no loop any more
+    if len(experiment.placement.devices) < 2:
+      raise UserError(
+        f'workers={config.workers} on one device, must be on several to communicate: set --config.devices'
+      )
+    engine, period = experiment.engine, max(2, experiment.periods.period)  # XLA removes the loop of a scan of one step
     state, items = engine.init(*experiment.model), experiment.feed.items(0, period, 1)
-    program = engine.compile('run', state, items, experiment.arrangement.replicate(np.int32(1)))
-  found = collectives(program.as_text())
+    program = engine.compile('run', state, items, experiment.placement.replicate(np.int32(1)))
+  text = program.as_text()
+  if text is None:
+    raise UserError('the backend does not show the compiled program: run with JAX_PLATFORMS=cpu')
+  found = collectives(text)
   in_round = [c for c in found if c.loops < 2]
   traffic = experiment.traffic
-  return Account(
+  return RoundCommunication(
     algorithm=config.algorithm,
     period=period,
     parameters=sum(x.nbytes for x in jax.tree.leaves(experiment.model.params)),
-    steps=[c for c in found if c.loops >= 2],
-    beside=[c for c in in_round if not c.needs_loop],
-    after=[c for c in in_round if c.needs_loop],
+    in_steps=[c for c in found if c.loops >= 2],
+    overlapping=[c for c in in_round if not c.needs_loop],
+    after_steps=[c for c in in_round if c.needs_loop],
     formula=period * (traffic.per_step + traffic.to_neighbours) + traffic.per_round,
     sent=traffic.ring_bytes(period, 1, config.workers),
   )
 
 
-def table(accounts: Sequence[Account]) -> str:
-  """The accounts for people.
+def table(rounds: Sequence[RoundCommunication]) -> str:
+  """A table with a row for each algorithm.
 
   >>> after = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
-  >>> print(table([Account('vrl_sgd', 20, 400, [], [], after, formula=400, sent=700)]))
-  400 B of parameters, a round of 20 steps
-           in every step  beside the steps  after the steps      a round  formula  sent per worker
-  VRL-SGD  –              –                 1 all-reduce, 400 B  400 B    400 B    700 B
+  >>> print(table([RoundCommunication('vrl_sgd', 20, 400, [], [], after, formula=400, sent=700)]))
+  400 B of parameters, rounds of 20 steps
+           in every step  overlapping the steps  after the steps      per round  formula  sent per worker
+  VRL-SGD  –              –                      1 all-reduce, 400 B  400 B      400 B    700 B
   """
-  titles = ['', 'in every step', 'beside the steps', 'after the steps', 'a round', 'formula', 'sent per worker']
+  titles = ['', 'in every step', 'overlapping the steps', 'after the steps', 'per round', 'formula', 'sent per worker']
   rows = [titles]
-  for one in accounts:
-    sizes = (names.bytes_(one.compiled), names.bytes_(one.formula), names.bytes_(one.sent))
-    rows.append([names.algorithm(one.algorithm), *map(_describe, (one.steps, one.beside, one.after)), *sizes])
+  for one in rounds:
+    sizes = (names.format_bytes(one.compiled), names.format_bytes(one.formula), names.format_bytes(one.sent))
+    rows.append(
+      [names.algorithm(one.algorithm), *map(_describe, (one.in_steps, one.overlapping, one.after_steps)), *sizes]
+    )
   widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
   lines = ['  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-  head = f'{names.bytes_(accounts[0].parameters)} of parameters, a round of {accounts[0].period} steps'
+  head = f'{names.format_bytes(rounds[0].parameters)} of parameters, rounds of {rounds[0].period} steps'
   return '\n'.join([head, *lines])
 
 
-def _describe(some):
-  ops = ' + '.join(f'{sum(c.op == op for c in some)} {op}' for op in dict.fromkeys(c.op for c in some))
-  return f'{ops}, {names.bytes_(sum(c.bytes for c in some))}' if some else '–'
+def _describe(found):
+  ops = ' + '.join(f'{sum(c.op == op for c in found)} {op}' for op in dict.fromkeys(c.op for c in found))
+  return f'{ops}, {names.format_bytes(sum(c.bytes for c in found))}' if found else '–'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 
-  >>> main(['--config', 'nothing'])  # says on stderr what configs there are
+  >>> main(['--config', 'nothing'])  # prints the known configs to stderr
   2
   """
-  parser = argparse.ArgumentParser(
-    prog='python -m vrl_jax.tools.communication', description=__doc__.split('\n')[0], add_help=False
+  parser = ArgumentParser(
+    prog='python -m vrl_jax.tools.communication',
+    usage='%(prog)s [-h] [--all] --config NAME_OR_FILE [--config.FIELD=VALUE …]',
+    description='Counts the bytes that are communicated in a round, from the compiled program.',
+    allow_abbrev=False,
   )
-  parser.add_argument('--all', action='store_true')
-  args, rest = parser.parse_known_args(argv)
-  if not rest or '--help' in rest:
-    print(__doc__)
-    return 0
+  parser.add_argument('--all', action='store_true', help='compare all algorithms on the task of the config')
+  args, flags = parser.parse_known_args(argv)
   try:
-    config, *_ = parse(['communication', *rest])
-    devices.prepare(config.devices, workers=config.workers)
+    config = parse(['communication', *flags]).config
+    if config is None:
+      raise UserError('--config is missing (see --help)')
+    devices.prepare_devices(config.devices, workers=config.workers)
     configs = [_with_algorithm(config, name) for name in ALGORITHMS] if args.all else [config]
-    accounts = [account(one) for one in configs]
+    rounds = [count_communication(one) for one in configs]
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)
     return error.exit_status
-  print(table(accounts))
+  print(table(rounds))
   return 0
 
 
 def _with_algorithm(config, name):
-  """The config with another algorithm; options that mean nothing to it go back to their defaults."""
-  config, own = copy.deepcopy(config), algorithm_options(name)
+  """The config with another algorithm, and with defaults for the options that this algorithm does not have."""
+  config, options = copy.deepcopy(config), algorithm_options(name)
   config.algorithm = name
   for option, default in algorithm_options().items():
-    if option not in own:
+    if option not in options:
       config[option] = default
   return config
 

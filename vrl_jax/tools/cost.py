@@ -1,39 +1,45 @@
-"""What communication costs on clusters that are not at hand: S-SGD, Local SGD and VRL-SGD at the period of the theory.
+"""Predicts the cost of communication on a cluster for S-SGD, Local SGD and VRL-SGD with the periods of the theory.
 
     python -m vrl_jax.tools.cost
     python -m vrl_jax.tools.cost --workers 8 64 --parameters 1e8 --bandwidth 1e9 --latency 1e-4 --steps 1e7
 
-One device per worker, and the faster of the ring and the tree (`vrl_jax.cost`). A step of one worker takes 6·P·b/F
-seconds: six floating-point operations for each parameter and example.
+It assumes one device per worker and the faster of a ring and a tree all-reduce (`vrl_jax.accounting.cost_model`). A step
+of one worker takes 6·P·b/F seconds: six floating-point operations per parameter and example.
 """
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vrl_jax import theory
-from vrl_jax.communication import Traffic
-from vrl_jax.cost import ALL_REDUCES, TCP_OVERHEAD, Cluster, fastest_all_reduce, period_for_share, round_seconds
-from vrl_jax.tools.arguments import not_negative, positive, whole
+from vrl_jax.accounting import theory
+from vrl_jax.accounting.cost_model import (
+  ALL_REDUCES,
+  TCP_OVERHEAD,
+  Network,
+  fastest_all_reduce,
+  period_for_share,
+  round_seconds,
+)
+from vrl_jax.accounting.traffic import Traffic
+from vrl_jax.tools.arguments import ArgumentParser, nonnegative_float, positive_float, positive_int
 
 WORKERS = (8, 16, 32, 64, 512, 4096)
 PARAMETERS = (1e6, 1e8, 1e10)
-_BYTES = 4  # of a parameter
-_SHARE = 0.1
+_BYTES = 4  # per parameter
+_SHARE = 0.1  # of the time in communication, for the column k for 10 %
 
 
 class Setting(NamedTuple):
-  """What the rows of the table have in common.
+  """The parameters that all rows of the table share.
 
   Attributes:
-    steps: T, of each worker.
-    bandwidth: bits a second.
-    latency: seconds for each message.
-    batch: b, examples (tokens, for a language model) that a worker sees in a step.
-    flops: F, floating-point operations a second of one device.
-    period: the k of the last column, whatever theory says.
+    steps: T, the local steps of each worker.
+    bandwidth: bits per second.
+    latency: seconds per message.
+    batch: b, examples (tokens, for a language model) per worker and step.
+    flops: F, floating-point operations per second of one device.
+    period: k in the last column.
 
   >>> slow = Setting(steps=1_000_000, bandwidth=1e9, latency=1e-4, batch=32, flops=1e12, period=20)
   >>> slow._replace(bandwidth=10e9).bandwidth / slow.bandwidth
@@ -49,7 +55,7 @@ class Setting(NamedTuple):
 
 
 def table(setting: Setting, workers: Sequence[int] = WORKERS, parameters: Sequence[float] = PARAMETERS) -> str:
-  """A row for each number of workers and of parameters.
+  """A table with a row for each number of workers and of parameters.
 
   >>> setting = Setting(steps=1_000_000, bandwidth=10e9, latency=50e-6, batch=4096, flops=1e14, period=20)
   >>> print(table(setting, workers=[8], parameters=[1e8]).splitlines()[2])
@@ -64,30 +70,33 @@ def table(setting: Setting, workers: Sequence[int] = WORKERS, parameters: Sequen
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = ['  '.join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
   foot = (
-    'k for 10 %: the period with which a tenth of the time is communication. Then, for each algorithm, the k of the\n'
-    'theory (constant 1, data that differ) and the time of a step by its time without communication; in the last\n'
-    f'column that of any algorithm that sends the model once in a round. k > 1 needs N ≤ {_most(setting.steps, 4 / 3):.0f} '
-    f'for Local SGD, {_most(setting.steps, 2 / 3):.0f} for VRL-SGD.'
+    'k for 10 %: the period at which communication takes 10 % of the time. Then, for each algorithm, the period of the\n'
+    'theory (constant 1, non-identical data) and the time of a step relative to one without communication; the last\n'
+    'column holds for any algorithm that sends the model once per round. '
+    f'k > 1 needs N ≤ {_max_workers(setting.steps, 4 / 3):.0f} for Local SGD, '
+    f'{_max_workers(setting.steps, 2 / 3):.0f} for VRL-SGD.'
   )
   return '\n'.join([head, *lines, foot])
 
 
-def _most(steps, exponent):
-  """The N up to which the theory's k is at least 2: T^⅓/2^⅔ from T^½/N^{3/2} ≥ 2, T^⅓/2^{4/3} from T^¼/N^¾ ≥ 2."""
+def _max_workers(steps, exponent):
+  """The largest N with a k of at least 2: T^⅓/2^⅔ from T^½/N^{3/2} ≥ 2 (VRL-SGD), T^⅓/2^{4/3} from T^¼/N^¾ ≥ 2."""
   return math.floor(steps ** (1 / 3) / 2**exponent + 1e-9)
 
 
 def _row(setting, workers, parameters):
-  cluster = Cluster(workers, workers, setting.bandwidth, setting.latency, TCP_OVERHEAD)
+  network = Network(workers, workers, setting.bandwidth, setting.latency, TCP_OVERHEAD)
   payload = round(_BYTES * parameters)
   step = 6 * parameters * setting.batch / setting.flops
-  name, seconds = fastest_all_reduce(payload, cluster)
+  name, seconds = fastest_all_reduce(payload, network)
   slower = lambda period: (
-    round_seconds(Traffic(0, payload), period, step, cluster, all_reduce=ALL_REDUCES[name]) / (period * step)
+    round_seconds(Traffic(0, payload), period, step, network, all_reduce=ALL_REDUCES[name]) / (period * step)
   )
 
   def at_bound(algorithm):
-    period = theory.whole_period(theory.period_bound(algorithm, setting.steps, workers))
+    bound = theory.period_bound(algorithm, setting.steps, workers)
+    assert bound is not None, algorithm  # the theory has one for the two algorithms of the table
+    period = theory.floor_period(bound)
     return f'k = {period}: {_short(slower(period))}'
 
   enough = period_for_share(_SHARE, step, seconds)
@@ -114,15 +123,38 @@ def main(argv: Sequence[str] | None = None) -> int:
   ...
   0
   """
-  parser = argparse.ArgumentParser(prog='python -m vrl_jax.tools.cost', description=__doc__.split('\n')[0])
-  parser.add_argument('--workers', type=whole, nargs='+', default=WORKERS, metavar='N')
-  parser.add_argument('--parameters', type=positive, nargs='+', default=PARAMETERS, metavar='P')
-  parser.add_argument('--steps', type=whole, default=10**6, metavar='T', help='of each worker; %(default)s')
-  parser.add_argument('--bandwidth', type=positive, default=10e9, metavar='B', help='bits a second; %(default)s')
-  parser.add_argument('--latency', type=not_negative, default=50e-6, metavar='S', help='seconds; %(default)s')
-  parser.add_argument('--batch', type=whole, default=4096, metavar='b', help='examples of a step; %(default)s')
-  parser.add_argument('--flops', type=positive, default=1e14, metavar='F', help='of one device; %(default)s')
-  parser.add_argument('--period', type=whole, default=20, metavar='k', help='of the last column; %(default)s')
+  parser = ArgumentParser(
+    prog='python -m vrl_jax.tools.cost',
+    description='Predicts the cost of communication for S-SGD, Local SGD and VRL-SGD with the periods of the theory.',
+  )
+  parser.add_argument(
+    '--workers', type=positive_int, nargs='+', default=WORKERS, metavar='N', help='numbers of workers'
+  )
+  parser.add_argument(
+    '--parameters', type=positive_float, nargs='+', default=PARAMETERS, metavar='P', help='numbers of parameters'
+  )
+  parser.add_argument(
+    '--steps', type=positive_int, default=10**6, metavar='T', help='local steps of each worker; default: %(default)s'
+  )
+  parser.add_argument(
+    '--bandwidth', type=positive_float, default=10e9, metavar='B', help='bits per second; default: %(default)s'
+  )
+  parser.add_argument(
+    '--latency', type=nonnegative_float, default=50e-6, metavar='S', help='seconds per message; default: %(default)s'
+  )
+  parser.add_argument(
+    '--batch', type=positive_int, default=4096, metavar='b', help='examples per worker and step; default: %(default)s'
+  )
+  parser.add_argument(
+    '--flops',
+    type=positive_float,
+    default=1e14,
+    metavar='F',
+    help='operations per second of one device; default: %(default)s',
+  )
+  parser.add_argument(
+    '--period', type=positive_int, default=20, metavar='k', help='period in the last column; default: %(default)s'
+  )
   args = parser.parse_args(argv)
   setting = Setting(*(getattr(args, name) for name in Setting._fields))
   print(table(setting, args.workers, args.parameters))

@@ -1,12 +1,12 @@
-"""Runs a config as several processes on this machine, which find each other over the loopback network.
+"""Runs a config as several processes on this machine, connected over the loopback interface.
 
     python -m vrl_jax.tools.local_hosts --processes 2 --config configs/quadratic.py --workdir runs/two
 
-What follows is for launch.py. With `--compare` the config also runs in one process (into WORKDIR_in_one_process), and
-the last line says how far their train losses are apart: rounding, which a deep model's training enlarges.
+All other options are passed to launch.py. With `--compare` the config also runs in one process (into
+WORKDIR_in_one_process), and the last line shows the difference of the train losses: rounding errors, which grow during
+the training of a deep model.
 """
 
-import argparse
 import json
 import math
 import os
@@ -16,25 +16,34 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from vrl_jax import devices
-from vrl_jax.tools.arguments import whole
+from vrl_jax.tools.arguments import ArgumentParser, positive_int
 
-_ROUNDING = 1e-3  # 2 x 4 devices and 1 x 8 differed by 6e-5 after 60 steps of LeNet, as 8 devices and 2 did
+# Relative. 2 x 4 devices and 1 x 8 differed by 6e-5 after 60 steps of LeNet, as did 8 devices and 2.
+_ROUNDING = 1e-3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns the exit status, that of the first process whose status is not 0.
+  """Runs the command; returns the exit status: the first status of a process that is not 0, or else 0.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as name:
-  ...   main(['--processes', '1', '--workdir', f'{name}/run', '--config', 'nothing'])  # says on stderr what there is
+  ...   main(['--processes', '1', '--workdir', f'{name}/run', '--config', 'nothing'])  # unknown config
   2
   """
-  parser = argparse.ArgumentParser(prog='python -m vrl_jax.tools.local_hosts', description=__doc__.split('\n')[0])
-  parser.add_argument('--processes', type=whole, default=2, metavar='N')
-  parser.add_argument('--workdir', type=pathlib.Path, required=True)
-  parser.add_argument('--compare', action='store_true', help='run it in one process too, and compare')
+  parser = ArgumentParser(
+    prog='python -m vrl_jax.tools.local_hosts',
+    description='Runs a config as several processes on this machine. All other options are passed to launch.py.',
+    allow_abbrev=False,
+  )
+  parser.add_argument(
+    '--processes', type=positive_int, default=2, metavar='N', help='number of processes; default: %(default)s'
+  )
+  parser.add_argument('--workdir', type=pathlib.Path, required=True, help='run directory')
+  parser.add_argument(
+    '--compare', action='store_true', help='also run the config in one process, and compare the train losses'
+  )
   args, flags = parser.parse_known_args(argv)
   status = wait(start(args.processes, args.workdir, flags))
   if status or not args.compare:
@@ -43,21 +52,21 @@ def main(argv: Sequence[str] | None = None) -> int:
   print('\nthe same in one process:')
   if status := wait([_start(alone, flags)]):
     return status
-  apart = difference(args.workdir, alone)
-  same = apart <= _ROUNDING
-  told = 'the same run but for rounding' if same else 'NOT the same run'
-  print(f'\n{args.processes} processes and one: {told} (the train losses differ by at most {apart:.1g} of their size)')
+  error = difference(args.workdir, alone)
+  same = error <= _ROUNDING
+  verdict = 'equal up to rounding' if same else 'NOT equal'
+  print(f'\n{args.processes} processes and one: {verdict} (largest relative difference of the train loss: {error:.1g})')
   return 0 if same else 1
 
 
-def start(processes: int, workdir: pathlib.Path, flags: Sequence[str], **options) -> list[subprocess.Popen]:
-  """Starts launch.py's processes; the caller waits for them or ends them.
+def start(processes: int, workdir: pathlib.Path, flags: Sequence[str], **options: Any) -> list[subprocess.Popen]:
+  """Starts the processes of a run; the caller waits for them or stops them.
 
   Args:
-    processes: how many.
-    workdir: the folder of the run.
-    flags: for all of them.
-    **options: of `subprocess.Popen`.
+    processes: their number.
+    workdir: the run directory.
+    flags: options of launch.py, for all processes.
+    **options: passed to `subprocess.Popen`.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as workdir:
@@ -72,11 +81,11 @@ def start(processes: int, workdir: pathlib.Path, flags: Sequence[str], **options
 
 def _start(workdir, flags, **options):
   command = [sys.executable, '-m', 'vrl_jax', f'--workdir={workdir}', *flags]
-  return subprocess.Popen(command, **({'env': devices.untouched_environment()} | options))
+  return subprocess.Popen(command, **options)
 
 
 def wait(processes: Sequence[subprocess.Popen]) -> int:
-  """Waits for the processes, to which it passes signals on; returns the first status that is not 0.
+  """Waits for the processes and forwards signals to them; returns the first exit status that is not 0, or else 0.
 
   >>> wait([subprocess.Popen([sys.executable, '-c', f'raise SystemExit({status})']) for status in (0, 3)])
   3
@@ -95,7 +104,7 @@ def wait(processes: Sequence[subprocess.Popen]) -> int:
 
 
 def free_port() -> int:
-  """A port that nobody listens on.
+  """A TCP port that is not in use.
 
   >>> 1024 <= free_port() < 65536
   True
@@ -105,7 +114,7 @@ def free_port() -> int:
 
 
 def difference(workdir: str | os.PathLike, other: str | os.PathLike) -> float:
-  """The largest relative difference between two runs' train losses; infinite if they are not logged at the same steps.
+  """The largest relative difference between the train losses of two runs; infinite if their log points differ.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:

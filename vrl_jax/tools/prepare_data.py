@@ -1,22 +1,22 @@
-"""Finds or prepares a data set, checks it, and says what it found.
+"""Finds or prepares a data set, checks it and prints a summary.
 
     python -m vrl_jax.tools.prepare_data mnist --data_dir data
 
-Files in `--data_dir` and what TFDS has already prepared are only checked. Otherwise the original archive is downloaded
-(in bounded time) and prepared with TFDS; without TensorFlow, MNIST's four files are kept in `--data_dir` instead.
+Files in `--data_dir` and data sets that TFDS has already prepared are only checked. Otherwise the original archive is
+downloaded and prepared with TFDS. Without TensorFlow, the four files of MNIST are downloaded into `--data_dir` instead.
 """
 
-import argparse
 import importlib.util
 import pathlib
 import sys
 from collections.abc import Sequence
 
-from vrl_jax.data import dbpedia, mnist, prepare, prepared, tiny_imagenet
-from vrl_jax.data.files import NotFound
-from vrl_jax.data.splits import Splits
-from vrl_jax.data.tiny_imagenet_images import TinyImages, find_images
-from vrl_jax.errors import UserError
+from vrl_jax.data.sources import dbpedia, mnist, tiny_imagenet
+from vrl_jax.data.sources.splits import Splits
+from vrl_jax.data.sources.tiny_imagenet_images import find_images, open_images
+from vrl_jax.data.tfds import prepare, reader
+from vrl_jax.errors import DataNotFound, UserError
+from vrl_jax.tools.arguments import ArgumentParser, positive_float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,19 +33,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     in ...
   0
   """
-  parser = argparse.ArgumentParser(prog='python -m vrl_jax.tools.prepare_data', description=__doc__.split('\n')[0])
+  parser = ArgumentParser(
+    prog='python -m vrl_jax.tools.prepare_data',
+    description='Finds or prepares a data set, checks it and prints a summary.',
+  )
   parser.add_argument('name', choices=prepare.NAMES)
-  parser.add_argument('--data_dir', help='folder with the data sets, as in the README')
+  parser.add_argument('--data_dir', help='the root of the data sets, as in the README')
   parser.add_argument('--tfds', action='store_true', help='prepare with TFDS even if the files are in --data_dir')
-  parser.add_argument('--timeout', type=float, default=1800, help='seconds that each download may take')
+  parser.add_argument(
+    '--timeout', type=positive_float, default=1800, help='time limit of each download in seconds (default: 1800)'
+  )
   args = parser.parse_args(argv)
   try:
     if args.tfds:
       print(f'TFDS: {prepare.prepare(args.name, args.data_dir, timeout=args.timeout)}')
     try:
       _DESCRIBE[args.name](args.data_dir)
-    except NotFound as missing:
-      _get(args, missing)
+    except DataNotFound as error:
+      if 'GloVe' in str(error):
+        raise
+      _download(args.name, args.data_dir, args.timeout)
       _DESCRIBE[args.name](args.data_dir)
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)
@@ -53,13 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   return 0
 
 
-def _get(args: argparse.Namespace, missing: NotFound) -> None:
-  if args.name == 'mnist' and args.data_dir and importlib.util.find_spec('tensorflow') is None:
-    prepare.fetch_mnist(args.data_dir, timeout=args.timeout)
-  elif 'GloVe' in str(missing):
-    raise missing
+def _download(name: str, data_dir: str | None, timeout: float) -> None:
+  if name == 'mnist' and data_dir and importlib.util.find_spec('tensorflow') is None:
+    prepare.download_mnist(data_dir, timeout=timeout)
   else:
-    prepare.prepare(args.name, args.data_dir, timeout=args.timeout)
+    prepare.prepare(name, data_dir, timeout=timeout)
 
 
 def _describe_mnist(data_dir: str | None) -> None:
@@ -71,21 +76,21 @@ def _describe_dbpedia(data_dir: str | None) -> None:
   folder = dbpedia.open_dbpedia(data_dir).sources[0].parent
   splits, embedding = dbpedia.load_dbpedia(data_dir, lowercase=True)
   _print_splits('DBPedia-14', splits, folder)
-  print(f'  {len(embedding) - 1:,} GloVe words of {embedding.shape[1]} dimensions occur (lower-cased)')
+  print(f'  {len(embedding) - 1:,} GloVe words of {embedding.shape[1]} dimensions occur (in lower case)')
 
 
 def _describe_tiny_imagenet(data_dir: str | None) -> None:
   try:
     path = tiny_imagenet.find_features(data_dir)
-  except NotFound as missing:
-    if images := find_images(data_dir):
-      found = TinyImages(images)
-      print(f'Tiny ImageNet (images): {len(found.train):,} training and {len(found.test):,} validation images')
-    elif images := prepared.find_prepared('tiny_imagenet', data_dir):
+  except DataNotFound as error:
+    if found := find_images(data_dir):
+      images = open_images(found)
+      print(f'Tiny ImageNet (images): {len(images.train):,} training and {len(images.test):,} validation images')
+    elif found := reader.find_prepared('tiny_imagenet', data_dir):
       print('Tiny ImageNet (images): prepared with TFDS, for tfds.data_source')
     else:
       raise
-    print(f'  in {images}\n  {missing}')
+    print(f'  in {found}\n  {error}')
   else:
     _print_splits('Tiny ImageNet (features)', tiny_imagenet.load_tiny_imagenet_features(data_dir), path.parent)
 

@@ -1,0 +1,71 @@
+"""README.md: its snippet and its commands run, and the files that it names exist."""
+
+import importlib.util
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from vrl_jax import ALGORITHMS
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / 'README.md').read_text()
+COMMANDS = [
+  line.split('#')[0].strip() for block in re.findall(r'```sh\n(.*?)```', README, re.S) for line in block.splitlines()
+]
+COMMANDS += re.findall(r'`(make [\w-]+|python -m vrl_jax\.tools\.communication [^`]+)`', README)
+
+
+def _runs(program, folder):
+  env = {name: value for name, value in os.environ.items() if name not in ('PJRT_NPROC', 'XLA_FLAGS')}  # conftest's
+  done = subprocess.run(['bash', '-ec', program], cwd=folder, env=env, capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout + done.stderr
+  return done.stdout
+
+
+def test_the_snippet_reaches_the_optimum(capsys):
+  (snippet,) = re.findall(r'```python\n(.*?)```', README, re.S)
+  exec(snippet, {})
+  assert capsys.readouterr().out.startswith('[1.66666')
+
+
+def test_commands_run_in_order(tmp_path):
+  for name in ('launch.py', 'configs'):
+    (tmp_path / name).symlink_to(ROOT / name)
+  (tmp_path / '.venv').symlink_to(sys.prefix)  # as if make had set it up
+  out = _runs('\n'.join(command for command in COMMANDS if not command.startswith('make')), tmp_path)
+  assert 'distance_to_optimum' in out and '± ' in out and 'after the steps' in out
+  (page,) = re.findall(r'`(runs/\S+\.html)`', README)
+  assert '<h2>Final metrics</h2>' in (tmp_path / page).read_text()
+
+
+@pytest.mark.parametrize(
+  'target', sorted({shlex.split(command)[1] for command in COMMANDS if command.startswith('make')})
+)
+def test_make_targets_exist(target):
+  assert re.search(rf'^{target}:', (ROOT / 'Makefile').read_text(), re.M)
+
+
+def test_named_files_and_modules_exist():
+  paths = re.findall(r'[`(]([\w/]+\.(?:py|md|ipynb|png))[`:)]', README)
+  assert len(paths) > 15 and [path for path in paths if not (ROOT / path).exists()] == []
+  for module in re.findall(r'`python -m ([\w.]+)', README):
+    assert importlib.util.find_spec(module), module
+
+
+@pytest.mark.slow
+@pytest.mark.skipif('VRL_JAX_DATA' not in os.environ, reason='VRL_JAX_DATA is not set')
+def test_prepare_data_command_runs(tmp_path):
+  (command,) = re.findall(r'`python (-m vrl_jax.tools.prepare_data [^`]+)`', README)
+  (tmp_path / 'data').symlink_to(os.environ['VRL_JAX_DATA'])
+  assert '60,000 training' in _runs(f'{sys.executable} {command}', tmp_path)
+
+
+def test_table_lists_every_algorithm():
+  rows = [row for row in README.splitlines() if row.startswith('| `')]
+  named = {name for row in rows for name in re.findall(r'`(\w+)`', row.split('|')[1])}
+  assert set(ALGORITHMS) <= named

@@ -1,0 +1,92 @@
+"""The communication tool: for every algorithm the compiled program sends what the traffic formula says."""
+
+import functools
+
+import jax
+import pytest
+
+import vrl_jax
+from vrl_jax.config.files import load_config
+from vrl_jax.errors import UserError
+from vrl_jax.tools import communication
+
+DIMENSION, PERIOD = 9, 5
+VECTOR = 4 * DIMENSION
+# The number of vectors that a worker sends in every step and at the end of a round.
+VECTORS = {
+  's_sgd': (1, 0),
+  'local_sgd': (0, 1),
+  'easgd': (0, 1),
+  'vrl_sgd': (0, 1),
+  'vrl_adaptive': (0, 2),
+  'cocod_sgd': (0, 1),
+  'scaffold': (0, 2),
+  'slowmo': (0, 1),
+  'diloco': (0, 1),
+  'd2': (2, 0),
+  'extra': (2, 0),
+}
+
+
+def _config(name, devices=2, **fields):
+  config = load_config('quadratic')
+  config.update(a=(), c=(), dimension=DIMENSION, workers=8, devices=devices, x64=False, period=PERIOD, algorithm=name)
+  config.update(fields)
+  return config
+
+
+@functools.cache
+def _account(name):
+  return communication.count_communication(_config(name))
+
+
+def test_every_algorithm_is_in_the_table():
+  assert VECTORS.keys() == vrl_jax.ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
+def test_the_compiled_program_agrees_with_the_formula(name):
+  per_step, per_round = VECTORS[name]
+  one = _account(name)
+  assert one.compiled == one.formula == (PERIOD * per_step + per_round) * VECTOR
+  assert sum(c.bytes for c in one.in_steps) == per_step * VECTOR
+  where = one.overlapping if name == 'cocod_sgd' else one.after_steps
+  assert sum(c.bytes for c in where) == sum(c.bytes for c in one.overlapping + one.after_steps) == per_round * VECTOR
+
+
+@pytest.mark.parametrize('name', ['vrl_sgd', 'd2'])
+def test_one_worker_per_device(name):
+  one = communication.count_communication(_config(name, devices=8))
+  assert (one.compiled, one.formula) == (_account(name).compiled, _account(name).formula)
+
+
+def test_averaged_buffers_and_partial_participation():
+  mean = communication.count_communication(_config('vrl_sgd', momentum=0.9, buffers='mean'))
+  assert mean.compiled == mean.formula == 2 * VECTOR
+  half = communication.count_communication(_config('scaffold', participation=0.5))
+  assert half.compiled == half.formula == 2 * VECTOR  # all workers run the program, with a mask ...
+  assert half.sent == round(2 * 7 / 8 * 2 * VECTOR / 2)  # ... but only half of them send
+
+
+def test_one_device_is_refused():
+  with pytest.raises(UserError, match='workers=8 on one device'):
+    communication.count_communication(_config('vrl_sgd', devices=1))
+
+
+def test_the_tool(capsys):
+  flags = ['--config.dimension=9', '--config.algorithm=scaffold', '--config.devices=2', '--config.period=5']
+  assert communication.main(['--config', 'quadratic', *flags]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0] == '72 B of parameters, rounds of 5 steps'  # float64
+  assert lines[2].split() == 'SCAFFOLD – – 1 all-reduce, 144 B 144 B 144 B 144 B'.split()
+  assert communication.main(['--config', 'nowhere']) == 2
+  assert 'nowhere' in capsys.readouterr().err
+  assert jax.config.jax_enable_x64 is False
+
+
+def test_all_covers_the_registry(monkeypatch, capsys):
+  monkeypatch.setattr(
+    communication, 'count_communication', lambda config: _account('vrl_sgd')._replace(algorithm=config.algorithm)
+  )
+  assert communication.main(['--config', 'quadratic', '--config.devices=2', '--all', '--config.alpha=0.2']) == 0
+  assert len(capsys.readouterr().out.splitlines()) == 2 + len(vrl_jax.ALGORITHMS)

@@ -1,0 +1,70 @@
+"""Several runs in one directory."""
+
+import json
+import signal
+
+import pytest
+from support.inprocess import shared_compilation_cache as shared_compilation_cache
+from support.inprocess import signal_at, small_config
+from support.launches import contents, lines, summary
+
+from vrl_jax.errors import Interrupted, UserError
+from vrl_jax.training.run_directory import lock
+from vrl_jax.training.sweep import run_sweep, sweep_runs
+
+
+def sweep(*entries, **fields):
+  config = small_config(checkpoint_every=0, steps=12, **fields)
+  config.sweep = entries
+  return config
+
+
+TWO = ({'name': 'k=2', 'period': 2}, {'name': 'k=4', 'period': 4})
+
+
+def test_a_sweep_resumes_and_repeats_no_finished_run(tmp_path, monkeypatch, capsys):
+  with signal_at(monkeypatch, 12), pytest.raises(Interrupted):  # in the last round of the first run
+    run_sweep(sweep(*TWO), tmp_path)
+  assert summary(tmp_path / 'k=2')['status'] == 'finished'
+  assert not (tmp_path / 'k=4').exists()
+  result = run_sweep(sweep(*TWO), tmp_path)
+  assert 'k=2: already finished' in capsys.readouterr().out
+  assert summary(tmp_path / 'k=4')['status'] == 'finished'
+  assert result.diverged == []
+  assert all(path.exists() for path in result.files.values())
+  assert [run['name'] for run in json.loads((tmp_path / 'sweep.json').read_text())['runs']] == ['k=2', 'k=4']
+
+
+def test_a_run_that_diverges_does_not_stop_the_others(tmp_path, capsys):
+  entries = ({'name': 'wild', 'learning_rate': 1e30, 'momentum': 0.0}, {'name': 'tame', 'period': 2})
+  result = run_sweep(sweep(*entries), tmp_path)
+  assert result.diverged == ['wild']
+  assert 'diverged by step' in capsys.readouterr().out
+  assert summary(tmp_path / 'wild')['status'] == 'diverged'
+  assert lines(tmp_path / 'tame')[-1]['step'] == 12
+
+
+def test_runs_with_other_configs_are_refused_before_anything_changes(tmp_path):
+  run_sweep(sweep(TWO[0]), tmp_path)
+  before = contents(tmp_path)
+  with pytest.raises(UserError, match='k=2: holds a run with another config: period=2 there and 3 now'):
+    run_sweep(sweep({'name': 'new', 'period': 4}, {'name': 'k=2', 'period': 3}), tmp_path)
+  assert contents(tmp_path) == before
+
+
+def test_two_sweeps_in_one_directory_at_once(tmp_path):
+  with lock(tmp_path / 'sweep'), pytest.raises(UserError, match='another process is running in this directory'):
+    run_sweep(sweep(*TWO), tmp_path / 'sweep')
+
+
+def test_entries_are_converted_to_the_types_of_the_config():
+  (_, run), *_ = sweep_runs(sweep({'name': 'a', 'period': 2, 'first_period': None, 'learning_rate': 1}))
+  assert (run.learning_rate, run.first_period) == (1.0, None)
+  assert 'sweep' not in run
+
+
+@pytest.mark.parametrize('handler', (signal.SIGTERM, signal.SIGINT))
+def test_signal_handlers_are_restored(handler, tmp_path):
+  before = signal.getsignal(handler)
+  run_sweep(sweep(TWO[0]), tmp_path)
+  assert signal.getsignal(handler) is before

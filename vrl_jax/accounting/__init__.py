@@ -1,0 +1,1 @@
+"""Communication accounting: traffic per round, its cost in time, and the period bounds from theory."""

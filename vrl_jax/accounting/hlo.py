@@ -1,0 +1,129 @@
+"""Reads the collectives from the text of a compiled program."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+COLLECTIVES = ('all-reduce', 'all-gather', 'all-to-all', 'collective-permute', 'collective-broadcast', 'reduce-scatter')
+_BITS = {'pred': 8, 'bf16': 16}
+_COMPUTATION = re.compile(r'(ENTRY )?%(?P<name>[\w.-]+) \(.*\{$')
+_INSTRUCTION = re.compile(r'\s+(ROOT )?%(?P<name>[\w.-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[\w-]+)\((?P<rest>.*)')
+_CALLED = re.compile(r'(?:body|to_apply|calls|true_computation|false_computation)=%([\w.-]+)')
+_BRANCHES = re.compile(r'branch_computations=\{([^}]*)\}')
+_ARRAY = re.compile(r'([a-z]+\d*\w*)\[([\d,]*)\]')
+
+
+class Collective(NamedTuple):
+  """A collective operation of a compiled program.
+
+  Attributes:
+    op: its name, such as `all-reduce`.
+    bytes: the size of its operands on one device.
+    loops: the number of loops around it.
+    needs_loop: whether its operands depend on a loop in the same computation, so that it cannot start before that loop
+      ends.
+
+  >>> in_step, at_end = Collective('all-reduce', 400, 1, False), Collective('all-reduce', 80, 0, needs_loop=True)
+  >>> 20 * in_step.bytes + at_end.bytes  # a round of 20 steps
+  8080
+  """
+
+  op: str
+  bytes: int
+  loops: int
+  needs_loop: bool
+
+
+class _Instruction(NamedTuple):
+  type: str
+  op: str
+  operands: list[str]
+  called: list[str]
+
+
+_Computations = dict[str, dict[str, _Instruction]]
+
+
+def collectives(text: str) -> list[Collective]:
+  """The collectives of a program.
+
+  Args:
+    text: `jax.stages.Compiled.as_text()`.
+
+  >>> collectives('''
+  ... ENTRY %main (x: f32[3]) -> f32[3] {
+  ...   %x = f32[3]{0} parameter(0)
+  ...   ROOT %all-reduce = f32[3]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
+  ... }
+  ... ''')
+  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False)]
+  """
+  computations, entry = _parse(text)
+  return list(_walk(computations, entry, 0))
+
+
+def _parse(text: str) -> tuple[_Computations, str]:
+  computations: _Computations = {}
+  entry, current = None, None
+  for line in text.splitlines():
+    header = _COMPUTATION.match(line)
+    if header:
+      current = computations.setdefault(header['name'], {})
+      entry = header['name'] if header[1] else entry
+    elif current is not None and (match := _INSTRUCTION.match(line)):
+      operands, attributes = _split(match['rest'])
+      branches = [name.strip().lstrip('%') for b in _BRANCHES.findall(attributes) for name in b.split(',')]
+      called = _CALLED.findall(attributes) + branches
+      current[match['name']] = _Instruction(match['type'], match['op'], re.findall(r'%([\w.-]+)', operands), called)
+  if entry is None:
+    raise ValueError('not a compiled HLO program: no ENTRY computation')
+  return computations, entry
+
+
+def _split(rest: str) -> tuple[str, str]:
+  """The operands and the attributes of `operands), attributes`."""
+  depth = 1
+  for place, char in enumerate(rest):
+    depth += {'(': 1, ')': -1}.get(char, 0)
+    if depth == 0:
+      return rest[:place], rest[place + 1 :]
+  return rest, ''
+
+
+def _walk(computations: _Computations, name: str, loops: int) -> Iterator[Collective]:
+  here = computations.get(name, {})
+  for instruction in here.values():
+    op = instruction.op.removesuffix('-start')
+    if op in COLLECTIVES:
+      size = sum(_bytes(here[operand].type) for operand in instruction.operands)
+      yield Collective(op, size, loops, _needs_loop(computations, here, instruction))
+    else:
+      for called in instruction.called:
+        yield from _walk(computations, called, loops + (instruction.op == 'while'))
+
+
+def _needs_loop(computations, here, instruction):
+  seen, todo = set(), list(instruction.operands)
+  while todo:
+    name = todo.pop()
+    if name not in seen and name in here:
+      seen.add(name)
+      todo += here[name].operands
+  return any(_has_loop(computations, here[name]) for name in seen)
+
+
+def _has_loop(computations, instruction):
+  """Whether it is a loop or contains one; XLA may wrap a loop in a call."""
+  inside = [i for name in instruction.called for i in computations.get(name, {}).values()]
+  return instruction.op == 'while' or any(_has_loop(computations, one) for one in inside)
+
+
+def _bytes(type_):
+  total = 0
+  for dtype, shape in _ARRAY.findall(type_):
+    bits = _BITS.get(dtype) or int(re.findall(r'\d+', dtype)[0])
+    size = 1
+    for length in filter(None, shape.split(',')):
+      size *= int(length)
+    total += size * bits // 8
+  return total

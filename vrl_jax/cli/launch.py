@@ -1,0 +1,133 @@
+"""The command `launch.py` and `vrl-jax`: runs a config; errors become one line and an exit status."""
+
+import contextlib
+import os
+import pathlib
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+
+import ml_collections
+from absl import logging
+
+from vrl_jax.cli.ending import Ending, one_line, resume_command
+from vrl_jax.cli.flags import parse
+from vrl_jax.cluster import processes, supervisor
+from vrl_jax.cluster.join import Cluster, finish
+from vrl_jax.cluster.join import join as join_cluster
+from vrl_jax.engine import devices
+from vrl_jax.errors import Diverged, Interrupted, LostContact, StorageError, UserError
+from vrl_jax.streams import prepare_streams
+from vrl_jax.training.signals import StopRequest, stop_requests
+
+_AT_ONCE = 'stopped without a new checkpoint; rerun the same command to resume from the last checkpoint'
+_SHOWN = ('step', 'train_loss', 'test_accuracy', 'distance_to_optimum', 'communications', 'seconds')
+
+
+def main(argv: list[str]) -> int:
+  """Runs launch.py with these arguments (the first is the program's name).
+
+  Returns:
+    The exit status: 0; 2 for bad input, 3 for bad data or checkpoints, 4 if a run diverged, 5 if the run directory
+    cannot be written, 6 if another process of the run has died, 128 + the signal's number if a signal stopped it.
+
+  >>> main(['launch.py', '--config', 'nothing'])  # lists the configs on stderr
+  2
+  """
+  logging.set_verbosity(logging.FATAL)  # Orbax logs, with tracebacks, what is reported in one line here
+  prepare_streams()
+  if supervised := supervisor.is_supervised():
+    supervisor.attach_to_parent()
+  ending, workdir, cluster = Ending(), None, None
+  try:
+    with stop_requests(exit_message=_AT_ONCE) as stop:
+      config, workdir, cluster, asks_for_help = parse(argv)
+      if asks_for_help or config is None:
+        from vrl_jax.cli.help import help_text
+
+        print(help_text(config))
+        return 0
+      if cluster is None:
+        run(config, workdir, stop)
+      elif supervised:
+        with _joined(cluster, workdir, ending) as workdir:
+          run(config, workdir, stop)
+    if cluster is not None and not supervised:
+      return supervisor.supervise(cluster)
+  except Interrupted as error:
+    line = f'{one_line(error)}; to resume: {resume_command(argv, workdir)}'
+    # JAX can crash in Python's clean-up if a compilation was interrupted.
+    return ending.report(line, error.exit_status, at_once=argv is sys.argv, everywhere=error.everywhere)
+  except UserError as error:
+    return ending.report(f'error: {one_line(error)}', error.exit_status, everywhere=error.everywhere)
+  except OSError as error:
+    return ending.report(f'error: {one_line(error)}', StorageError.exit_status)
+  except KeyboardInterrupt:
+    return ending.report(_AT_ONCE, 130)
+  except Exception as error:
+    if cluster is None or processes.count() == 1:
+      raise
+    if supervisor.is_lost_contact(error):
+      supervisor.wait_for_jax_to_abort(cluster.heartbeat_timeout_seconds)
+      line = f'error: {processes.name()}: lost contact to another process; {supervisor.RESTART}'
+      return ending.report(line, LostContact.exit_status)
+    return ending.report(traceback.format_exc().strip(), 1)
+  return 0
+
+
+def console() -> int:
+  """The command `vrl-jax`."""
+  return main(sys.argv)
+
+
+def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, stop: StopRequest | None = None) -> None:
+  """Runs a config or its sweep.
+
+  Args:
+    config: from a config file.
+    workdir: the run directory.
+    stop: see `vrl_jax.train_and_evaluate`.
+
+  >>> import tempfile
+  >>> config = parse(['launch.py', '--config=quadratic', '--config.steps=40']).config
+  >>> config.compilation_cache = False
+  >>> with tempfile.TemporaryDirectory() as workdir:  # doctest: +ELLIPSIS
+  ...   run(config, pathlib.Path(workdir))
+  workdir: ...
+  vrl_sgd on quadratic: 2 workers on ... device(s), 40 steps in rounds of 20, from step 0
+  step 40, train_loss 30023.1, distance_to_optimum 3.92081, communications 2, seconds ...
+  """
+  # Imported here, so that a mistake on the command line is reported before flax and Orbax are loaded.
+  from vrl_jax.training.loop import train_and_evaluate
+  from vrl_jax.training.sweep import is_sweep, run_sweep
+
+  if config.get('compilation_cache'):
+    devices.use_compilation_cache()
+    # A damaged entry or a directory that cannot be written costs a compilation, and nothing else.
+    warnings.filterwarnings('ignore', 'Error (reading|writing) persistent compilation cache')
+  print(f'workdir: {workdir}')
+  if not is_sweep(config):
+    summary = train_and_evaluate(config, workdir, stop)
+    print(', '.join(f'{name} {summary[name]:.6g}' for name in _SHOWN if summary.get(name) is not None))
+    return
+  diverged = run_sweep(config, workdir, stop).diverged
+  if diverged:
+    message = f'{workdir}: {len(diverged)} of the runs diverged: {"; ".join(diverged)}'
+    if not config.get('may_diverge'):
+      processes.wait_for_all()
+      raise Diverged(message, everywhere=True)
+    print(message)
+
+
+@contextlib.contextmanager
+def _joined(cluster: Cluster, workdir: pathlib.Path, ending: Ending) -> Iterator[pathlib.Path]:
+  """Joins the other processes and leaves with them; yields the run directory, which process 0 chooses."""
+  join_cluster(cluster)
+  listener = processes.listen(ending.follow)
+  with contextlib.ExitStack() as stack:
+    if not processes.is_main():
+      print(f'{processes.name()}: joined; process 0 writes the log')
+      stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, 'w'))))
+    yield pathlib.Path(processes.from_main(lambda: str(workdir)))
+    finish(listener)

@@ -1,0 +1,1 @@
+"""Config fields, validation and config files."""

@@ -1,0 +1,90 @@
+"""From config fields to the inner optimizer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from vrl_jax.errors import UserError
+
+SCHEDULES: dict[str, Callable[[float, int], Any]] = {
+  'constant': lambda rate, steps: rate,
+  'linear': lambda rate, steps: optax.linear_schedule(rate, 0.0, steps),
+  'cosine': lambda rate, steps: optax.cosine_decay_schedule(rate, steps),
+}
+
+
+def learning_rate(config: Any, steps: int) -> float | optax.Schedule:
+  """The learning rate γ: a number if it is constant, else a schedule.
+
+  With `warmup_steps` it rises linearly from 0 before the schedule starts.
+
+  >>> from vrl_jax.config.fields import default_config
+  >>> config = default_config()
+  >>> config.update(learning_rate=0.1, schedule='cosine', warmup_steps=10)
+  >>> rate = learning_rate(config, steps=110)
+  >>> [round(float(rate(step)), 3) for step in (0, 5, 10, 60, 110)]
+  [0.0, 0.05, 0.1, 0.05, 0.0]
+  """
+  if config.schedule not in SCHEDULES:
+    raise UserError(f'schedule={config.schedule!r}, must be one of {", ".join(SCHEDULES)}')
+  after = SCHEDULES[config.schedule](config.learning_rate, max(1, steps - config.warmup_steps))
+  if not config.warmup_steps:
+    return after
+  after = optax.constant_schedule(after) if not callable(after) else after
+  rise = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
+  return optax.join_schedules([rise, after], [config.warmup_steps])
+
+
+def _sgd(config, rate):
+  sgd = optax.sgd(rate, momentum=config.momentum or None, nesterov=config.nesterov)
+  return optax.chain(optax.add_decayed_weights(config.weight_decay), sgd) if config.weight_decay else sgd
+
+
+def _adamw(config, rate):
+  if config.momentum:
+    raise UserError(f"momentum={config.momentum} is not an option of optimizer='adamw' (only of sgd)")
+  return optax.adamw(rate, weight_decay=config.weight_decay)
+
+
+OPTIMIZERS = {'sgd': _sgd, 'adamw': _adamw}
+
+
+def inner_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
+  """The config's `optimizer` with its `learning_rate`, `schedule`, `momentum`, `nesterov` and `weight_decay`.
+
+  Args:
+    config: the run's config.
+    steps: the number of steps of the run, for the schedule.
+
+  Returns:
+    'sgd' is linear in the gradient, and adds weight decay to the gradient before momentum, as in the paper. 'adamw' is
+    Adam with decoupled weight decay, for the algorithms that take any optimizer.
+
+  >>> import jax.numpy as jnp
+  >>> from vrl_jax.config.fields import default_config
+  >>> config = default_config()
+  >>> config.update(learning_rate=0.5, weight_decay=0.1)
+  >>> sgd, x = inner_optimizer(config, steps=100), jnp.array([10.0])
+  >>> updates, _ = sgd.update(jnp.array([1.0]), sgd.init(x), x)
+  >>> updates.tolist()  # -0.5 (1 + 0.1 * 10)
+  [-1.0]
+  """
+  if config.optimizer not in OPTIMIZERS:
+    raise UserError(f'optimizer={config.optimizer!r}, must be one of {", ".join(OPTIMIZERS)}')
+  return OPTIMIZERS[config.optimizer](config, learning_rate(config, steps))
+
+
+def clipping(config: Any) -> optax.GradientTransformation:
+  """Clips each worker's raw gradient to the norm `clip_norm`; not linear, so it precedes the algorithm.
+
+  >>> import jax.numpy as jnp
+  >>> from vrl_jax.config.fields import default_config
+  >>> config = default_config()
+  >>> config.clip_norm = 1.0
+  >>> clip = clipping(config)
+  >>> gradient, _ = clip.update(jnp.array([3.0, 4.0]), clip.init(jnp.zeros(2)))
+  >>> [round(float(x), 4) for x in gradient]
+  [0.6, 0.8]
+  """
+  return optax.clip_by_global_norm(config.clip_norm)

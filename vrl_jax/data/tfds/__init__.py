@@ -1,0 +1,1 @@
+"""Preparing data sets with TensorFlow Datasets (TFDS) and reading them without TensorFlow."""

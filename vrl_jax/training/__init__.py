@@ -1,0 +1,1 @@
+"""Runs of a config: training loop, checkpoints, run directory, sweeps."""

@@ -1,0 +1,254 @@
+"""Builds everything that a config describes: task, partition, feed, algorithm, engine and initial model."""
+
+import inspect
+import math
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import ml_collections
+import numpy as np
+
+from vrl_jax.accounting.theory import auto_period
+from vrl_jax.accounting.traffic import Traffic, traffic, with_batch_stats
+from vrl_jax.algorithms import ALGORITHMS, Algorithm, precede
+from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.cluster import consistency
+from vrl_jax.config.fields import algorithm_options
+from vrl_jax.config.optimizers import clipping, inner_optimizer
+from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
+from vrl_jax.data.stream import index_stream
+from vrl_jax.engine.batch_stats import POLICIES
+from vrl_jax.engine.engine import Engine
+from vrl_jax.engine.feed import Feed
+from vrl_jax.engine.periods import Periods, make_periods
+from vrl_jax.engine.placement import Placement, place_workers
+from vrl_jax.engine.state import Model
+from vrl_jax.errors import UserError
+from vrl_jax.tasks.task import Task, make_task
+from vrl_jax.training import fingerprint
+from vrl_jax.training.initial_weights import initial_model
+
+
+class Experiment(NamedTuple):
+  """A run before its first step.
+
+  Attributes:
+    task: model, loss, metrics and test data; the training data are in `feed`.
+    partition: which worker has which examples.
+    steps_per_epoch: steps of each worker in one epoch.
+    log_interval: steps between two log points.
+    periods: the rounds.
+    placement: the workers and their devices.
+    feed: supplies the workers with examples.
+    algorithm: the algorithm with its inner optimizer.
+    engine: the compiled rounds.
+    traffic: what the algorithm sends.
+    model: the initial model of every worker.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> facts = make_experiment(load_config('quadratic'), pathlib.Path('.')).facts()
+  >>> facts['total_steps'], facts['resolved_period'], facts['parameters']
+  (400, 20, 1)
+  """
+
+  task: Task
+  partition: Partition
+  steps_per_epoch: int
+  log_interval: float
+  periods: Periods
+  placement: Placement
+  feed: Feed
+  algorithm: Algorithm
+  engine: Engine
+  traffic: Traffic
+  model: Model
+
+  def class_table(self) -> dict[str, Any]:
+    """The number of examples of each class that each worker has."""
+    names = [str(name) for name in self.task.class_names]
+    table = class_table(self.partition, self.task.labels, len(names))
+    return {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
+
+  def periods_after(self, lines: list[dict[str, Any]]) -> Periods:
+    """The rounds, as far as these log lines determine them: if the period follows the loss, up to the next log point."""
+    return self.periods.adapted_to((line['step'], line.get('train_loss', math.nan)) for line in lines)
+
+  def facts(self) -> dict[str, Any]:
+    """Numbers that the config leaves open, for summary.json."""
+    return {
+      'total_steps': self.periods.steps,
+      'resolved_period': self.periods.period,
+      'steps_per_epoch': self.steps_per_epoch,
+      'parameters': sum(x.size for x in jax.tree.leaves(self.model.params)),
+      'devices_used': len(self.placement.devices),
+    }
+
+  def describe(self, config: ml_collections.ConfigDict, step: int) -> str:
+    """A few lines for the terminal about a run that starts at `step`."""
+    devices = self.placement.devices
+    lines = [
+      f'{config.algorithm} on {config.task}: {config.workers} workers on {len(devices)} {devices[0].platform} '
+      f'device(s), {self.periods.steps} steps in rounds of {self.periods.period}, from step {step}'
+    ]
+    if len(set(self.task.labels.tolist())) < len(self.task.labels):
+      table = self.class_table()
+      lines.append(format_class_table(np.array(table['table']), table['class_names']))
+      if self.partition.dropped:
+        lines.append(f'{self.partition.dropped} examples are left out of training so that all shards are equal')
+    return '\n'.join(lines)
+
+
+def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> Experiment:
+  """Builds what the config describes.
+
+  Args:
+    config: a complete config.
+    shared: the directory of the initial weights, which other runs may share.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> experiment = make_experiment(load_config('quadratic'), pathlib.Path('.'))
+  >>> experiment.placement.workers, experiment.traffic.per_round, experiment.model.params
+  (2, 4, array([1.], dtype=float32))
+  """
+  placement = place_workers(config.workers, config.devices)
+  task = make_task(config)
+  check_batch_stats(config, task)
+  if not placement.is_local:
+    consistency.require_same(fingerprint.data_fields(task))
+    placement.connect_processes()
+  partition = make_partition(config, task.labels)
+  stream = index_stream(partition, config.batch_size, config.seed)
+  steps_per_epoch = stream.steps_per_epoch
+  steps = config.steps or max(1, round(config.epochs * steps_per_epoch))
+  if steps >= 2**31:
+    raise UserError(f'epochs={config.epochs:g} is {steps} steps, must be less than 2^31')
+  period = config.period
+  if period == 'auto':
+    identical = config.partition == 'identical'
+    period = auto_period(config.algorithm, steps=steps, workers=config.workers, identical_data=identical)
+  periods = make_periods(
+    steps=steps,
+    period=period,
+    first_period=config.first_period,
+    stages=config.period_stages,
+    max_period=config.max_period,
+  )
+  algorithm = make_algorithm(config, steps)
+  check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
+  model = placement.from_main(initial_model(config, task, shared))
+  feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
+  stats = config.batch_stats
+  engine = Engine(
+    algorithm,
+    task.loss,
+    placement,
+    feed.supply,
+    seed=config.seed,
+    workers_at_once=config.workers_at_once,
+    tile_bytes=config.tile_bytes,
+    batch_stats=stats,
+  )
+  sends = traffic(algorithm, model.params)
+  if stats:
+    sends = with_batch_stats(sends, stats, task, config.batch_size)
+  return Experiment(
+    task=task._replace(train=None),  # the feed holds the part of it that this process needs
+    partition=partition,
+    steps_per_epoch=steps_per_epoch,
+    log_interval=1 if config.log_every_step else config.eval_every * steps_per_epoch,
+    periods=periods,
+    placement=placement,
+    feed=feed,
+    algorithm=algorithm,
+    engine=engine,
+    traffic=sends,
+    model=model,
+  )
+
+
+def check_batch_stats(config: ml_collections.ConfigDict, task: Task) -> None:
+  """Raises UserError unless the config has a policy for batch statistics exactly if the model has batch statistics.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> config = load_config('quadratic')
+  >>> config.batch_stats = 'sync'
+  >>> check_batch_stats(config, make_task(config))
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: batch_stats='sync': the model of task='quadratic' has no batch statistics
+  """
+  if task.batch_stats and config.batch_stats is None:
+    raise UserError(
+      f'the model of task={config.task!r} has batch statistics: say what the workers do with them, '
+      f'batch_stats={" or ".join(POLICIES)}'
+    )
+  if config.batch_stats is not None and not task.batch_stats:
+    raise UserError(f'batch_stats={config.batch_stats!r}: the model of task={config.task!r} has no batch statistics')
+
+
+def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
+  """The config's algorithm around its inner optimizer.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> config = load_config('quadratic')
+  >>> config.algorithm, config.alpha = 'easgd', 0.25
+  >>> make_algorithm(config, steps=100).transform.init(np.zeros(1))._fields
+  ('inner', 'centre')
+  """
+  factory = ALGORITHMS[config.algorithm]
+  options = {name: config[name] for name in algorithm_options(config.algorithm)}
+  if 'seed' in inspect.signature(factory).parameters:
+    options['seed'] = config.seed
+  try:
+    algorithm = factory(inner_optimizer(config, steps), axis_name=AXES, **options)
+  except ValueError as error:
+    raise UserError(f'algorithm={config.algorithm!r}: {error}') from error
+  return precede(clipping(config), algorithm) if config.clip_norm else algorithm
+
+
+def check_algorithm(algorithm: Algorithm, params: Any, workers: int) -> None:
+  """Raises UserError if the algorithm refuses this number of workers or these parameters; it is traced, not run.
+
+  >>> import optax
+  >>> import vrl_jax
+  >>> algorithm = vrl_jax.easgd(optax.sgd(0.1), alpha=0.5, axis_name=AXES)
+  >>> check_algorithm(algorithm, np.zeros(1, np.float32), workers=2)
+  >>> try:
+  ...   check_algorithm(algorithm, np.zeros(1, np.float32), workers=8)
+  ... except UserError as error:
+  ...   print(error)
+  alpha=0.5 with 8 workers gives N·alpha = 4 > 1, which is unstable: alpha must be at most 1/N = 0.125
+  """
+
+  def period(params):
+    state = algorithm.transform.init(params)
+    _, state = algorithm.transform.update(params, state, params)
+    return algorithm.communicate(params, state)
+
+  over_workers = jax.vmap(jax.vmap(period, axis_name=AXES[1]), axis_name=AXES[0])
+  shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, workers, *x.shape), x.dtype), params)
+  try:
+    jax.eval_shape(over_workers, shapes)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+
+
+def make_partition(config: ml_collections.ConfigDict, labels: np.ndarray) -> Partition:
+  """Divides the examples among the workers as the config says.
+
+  >>> from vrl_jax.config.fields import default_config
+  >>> config = default_config()
+  >>> config.update(workers=2, partition='similarity', similarity_percent=50.0)
+  >>> labels = np.repeat([0, 1], 4)
+  >>> labels[make_partition(config, labels).shards]
+  array([[1, 0, 0, 0],
+         [1, 1, 0, 1]])
+  """
+  if config.partition not in PARTITIONS:
+    raise UserError(f'partition={config.partition!r}, must be one of {", ".join(PARTITIONS)}')
+  own = {
+    'dirichlet': {'alpha': config.dirichlet_alpha},
+    'similarity': {'percent': config.similarity_percent},
+  }
+  return PARTITIONS[config.partition](labels, config.workers, seed=config.seed, **own.get(config.partition, {}))

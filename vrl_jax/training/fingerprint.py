@@ -1,0 +1,56 @@
+"""The config, code and data of a run, in a form that its processes can compare."""
+
+import functools
+import importlib.metadata
+import json
+import pathlib
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+import vrl_jax
+from vrl_jax.config.table import Role, role_of
+from vrl_jax.storage import checksum
+from vrl_jax.tasks.task import Task
+
+_PACKAGE = pathlib.Path(vrl_jax.__file__).parent
+
+
+def run_fields(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """The config, without the fields that may differ between processes, and the versions of the code.
+
+  >>> from vrl_jax.config.fields import default_config
+  >>> fields = run_fields(default_config())
+  >>> fields['algorithm'], 'version of jax' in fields, 'data_dir' in fields
+  ('vrl_sgd', True, False)
+  """
+  fields = json.loads(config.to_json_best_effort())
+  versions = {'jax': jax.__version__, 'numpy': np.__version__, 'vrl_jax': _version()}
+  shared = {name: value for name, value in fields.items() if role_of(name) is not Role.BOOKKEEPING}
+  return shared | {f'version of {name}': version for name, version in versions.items()}
+
+
+def data_fields(task: Task) -> dict[str, str]:
+  """Type, shape and CRC-32 of each array of the task.
+
+  >>> task = Task(None, None, None, {'x': np.zeros((3, 2), np.float32)}, np.arange(3))
+  >>> data_fields(task)['data train/x']
+  'float32[3, 2] a3c1ca20'
+  """
+  trees = {'train': task.train, 'labels': task.labels, 'test': task.test, 'frozen': task.frozen}
+  leaves = [
+    (jax.tree_util.keystr(path, simple=True, separator='/'), np.asarray(x))
+    for path, x in jax.tree_util.tree_leaves_with_path(trees)
+  ]
+  return {f'data {name}': f'{x.dtype}{list(x.shape)} {checksum(x):08x}' for name, x in leaves}
+
+
+@functools.cache
+def _version():
+  """The version of the package and a checksum of its source files, which can change between versions."""
+  sources = 0
+  for path in sorted(_PACKAGE.rglob('*.py')):
+    sources = checksum(path.relative_to(_PACKAGE).as_posix().encode() + path.read_bytes(), sources)
+  return f'{importlib.metadata.version("vrl-jax")} ({sources:08x})'

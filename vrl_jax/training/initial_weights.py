@@ -1,0 +1,152 @@
+"""The common initial weights of a run: after a few epochs of plain SGD by one worker on all data, or at a given loss."""
+
+import json
+import pathlib
+import sys
+
+import flax.serialization
+import jax
+import ml_collections
+import numpy as np
+import optax
+from tqdm import tqdm
+
+from vrl_jax.algorithms import local_sgd
+from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.cluster import processes
+from vrl_jax.config.fields import initial_weights_fields
+from vrl_jax.data.partition import identical
+from vrl_jax.data.stream import index_stream
+from vrl_jax.engine.engine import Engine
+from vrl_jax.engine.evaluation import make_evaluator
+from vrl_jax.engine.feed import Feed
+from vrl_jax.engine.placement import Placement, first_copy
+from vrl_jax.engine.state import Model
+from vrl_jax.errors import UserError
+from vrl_jax.storage import atomic_path, sha256
+from vrl_jax.tasks.task import Task
+
+_ROUND = 50
+_EVAL_CHUNK = 500
+
+
+def initial_model(config: ml_collections.ConfigDict, task: Task, directory: pathlib.Path) -> Model:
+  """The task's initial model, trained for `config.init_epochs` epochs by one worker with plain SGD.
+
+  With `config.init_loss` the SGD stops at the first step whose loss over all training data is at most that. The
+  weights are stored in `directory`, so that all runs of a sweep start from the same. Only process 0 computes or reads
+  them; `Placement.from_main` sends them to the other processes.
+
+  Args:
+    config: a complete config; its batch size, learning rate, weight decay and seed are used.
+    task: the config's task.
+    directory: where the weights are stored.
+
+  Returns:
+    NumPy parameters and batch statistics.
+
+  Raises:
+    UserError: the loss does not fall to `config.init_loss` within `config.init_epochs`.
+
+  >>> import tempfile
+  >>> from vrl_jax.config.files import load_config
+  >>> from vrl_jax.tasks.task import make_task
+  >>> config = load_config('quadratic')
+  >>> task = make_task(config)
+  >>> initial_model(config, task, pathlib.Path('.')).params  # init_epochs=0: not trained
+  array([1.], dtype=float32)
+  >>> config.init_epochs = 30.0
+  >>> with tempfile.TemporaryDirectory() as directory:
+  ...   x = initial_model(config, task, pathlib.Path(directory)).params
+  ...   again = initial_model(config, task, pathlib.Path(directory)).params  # from the file
+  >>> bool(abs(x[0]) < 1), bool(x == again)
+  (True, True)
+  """
+  params = jax.tree.map(np.asarray, task.init(jax.random.key(config.seed)))
+  model = Model(params, task.batch_stats)
+  if not config.init_epochs or not processes.is_main():
+    return model
+  path = directory / f'initial_{_fingerprint(config)}.msgpack'
+  stored = _read(path, model)
+  if stored is not None:
+    return stored
+  model = _plain_sgd(config, task, model)
+  with atomic_path(path) as temporary:
+    temporary.write_bytes(flax.serialization.to_bytes(model))
+  return model
+
+
+def _plain_sgd(config, task, model):
+  placement = Placement((jax.local_devices()[0],), 1)
+  stream = index_stream(identical(task.labels, 1, seed=config.seed), config.batch_size, config.seed)
+  feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
+  inner = optax.chain(optax.add_decayed_weights(config.weight_decay), optax.sgd(config.learning_rate))
+  algorithm = local_sgd(inner, axis_name=AXES)
+  engine = Engine(
+    algorithm,
+    task.loss,
+    placement,
+    feed.supply,
+    seed=config.seed,
+    batch_stats=config.batch_stats,  # for one worker all policies are the same
+  )
+
+  def advance(state, step, length):
+    state, token = engine.run(state, feed.items(step, length, 1), 1)
+    token.block_until_ready()
+    return state
+
+  state = engine.init(*model)
+  steps = round(config.init_epochs * stream.steps_per_epoch)
+  with tqdm(total=steps, desc='initial weights', unit='step', leave=False, disable=not sys.stdout.isatty()) as bar:
+    if config.init_loss is None:
+      for step in range(0, steps, _ROUND):
+        state = advance(state, step, min(_ROUND, steps - step))
+        bar.update(min(_ROUND, steps - step))
+    else:
+      evaluate, parts = make_evaluator(task.metrics, placement), feed.training_parts(_EVAL_CHUNK)
+
+      def loss(state):
+        model = engine.consensus(state)
+        return evaluate(model.params, model.constants(feed.supply.frozen), parts)['loss']
+
+      state = _until_loss(config, state, advance=advance, loss=loss, steps=steps, bar=bar)
+  return first_copy(engine.consensus(state))
+
+
+def _until_loss(config, state, *, advance, loss, steps, bar):
+  """Trains round by round until a round ends at `init_loss` or lower, then repeats that round step by step."""
+  value = loss(state)
+  for step in range(0, steps, _ROUND):
+    length, before = min(_ROUND, steps - step), jax.tree.map(lambda x: x.copy(), state)  # the state is donated
+    state = advance(state, step, length)
+    value = loss(state)
+    bar.update(length)
+    if value <= config.init_loss:
+      break
+  else:
+    raise UserError(
+      f'init_loss={config.init_loss:g}: the train loss is still {value:.4g} after init_epochs={config.init_epochs:g}; '
+      'increase init_epochs or init_loss'
+    )
+  state = before
+  for single_step in range(step, step + length):
+    state = advance(state, single_step, 1)
+    if loss(state) <= config.init_loss:
+      break
+  return state
+
+
+def _fingerprint(config):
+  fields = initial_weights_fields(json.loads(config.to_json_best_effort()))
+  return sha256(json.dumps(fields, sort_keys=True))[:12]
+
+
+def _read(path, template):
+  """The stored model; None if the file is missing, damaged or does not fit, so that it is computed again."""
+  try:
+    stored = flax.serialization.from_bytes(template, path.read_bytes())
+  except (OSError, ValueError, KeyError, TypeError):
+    return None
+  fits = jax.tree.map(lambda s, t: np.shape(s) == t.shape and np.asarray(s).dtype == t.dtype, stored, template)
+  return jax.tree.map(np.asarray, stored) if all(jax.tree.leaves(fits)) else None

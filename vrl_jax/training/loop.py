@@ -1,0 +1,131 @@
+"""`train_and_evaluate`: one run, from a config to its summary."""
+
+import contextlib
+import os
+import sys
+import time
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from tqdm import tqdm
+
+from vrl_jax.cluster import consistency, processes
+from vrl_jax.config.fields import validate
+from vrl_jax.engine import devices
+from vrl_jax.errors import Diverged
+from vrl_jax.training import fingerprint
+from vrl_jax.training.checkpoint import CheckpointWriter, host_shapes
+from vrl_jax.training.experiment import Experiment, make_experiment
+from vrl_jax.training.log_points import logged_steps
+from vrl_jax.training.metrics import Evaluator
+from vrl_jax.training.restore import restore_for_all
+from vrl_jax.training.run_directory import RunDirectory
+from vrl_jax.training.signals import StopRequest, stop_requests
+from vrl_jax.training.trainer import Start, Trainer
+from vrl_jax.training.writers import open_writers, require_packages
+
+
+def train_and_evaluate(
+  config: ml_collections.ConfigDict, workdir: str | os.PathLike, stop: StopRequest | None = None
+) -> dict[str, Any]:
+  """Trains what a config describes; resumes from the last checkpoint if there is one.
+
+  Args:
+    config: a complete config (`vrl_jax.task_config` or `vrl_jax.load_config`).
+    workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
+    stop: from `vrl_jax.training.signals.stop_requests`, if the caller handles signals; None handles SIGTERM and SIGINT
+      during this call.
+
+  Returns:
+    The content of summary.json: the last log line, `status` and `resumed_from_step`.
+
+  Raises:
+    UserError: bad input. Its sub-class Diverged: a loss that is not finite.
+    Interrupted: SIGTERM or SIGINT was received; the same call resumes the run.
+
+  >>> import contextlib, io, tempfile
+  >>> from vrl_jax.config.files import load_config
+  >>> config = load_config('quadratic')
+  >>> config.steps = 200
+  >>> with tempfile.TemporaryDirectory() as workdir, contextlib.redirect_stdout(io.StringIO()):
+  ...   summary = train_and_evaluate(config, workdir)
+  >>> summary['status'], summary['communications'], summary['distance_to_optimum'] < 0.1
+  ('finished', 10, True)
+  """
+  began = time.perf_counter()
+  validate(config)
+  consistency.require_same(fingerprint.run_fields(config))
+  require_packages(config)
+  devices.prepare_devices(config.devices, workers=config.workers)
+  with contextlib.ExitStack() as stack:
+    stop = stop or stack.enter_context(stop_requests())
+    stack.enter_context(jax.enable_x64(config.x64))
+    stack.enter_context(np.errstate(over='ignore', invalid='ignore'))  # divergence is reported by Diverged
+    with stop.deferred():
+      directory = stack.enter_context(RunDirectory.open(workdir, config))
+    if directory.summary and directory.summary['status'] == 'finished':
+      print(f'{directory.path}: already finished at step {directory.summary["step"]}')
+      return directory.summary
+    if directory.summary and directory.summary['status'] == 'diverged':
+      processes.wait_for_all()
+      raise Diverged(directory.summary['message'], everywhere=True)
+    experiment = make_experiment(config, directory.shared)
+    evaluator = Evaluator(experiment)
+    start = find_start(config, experiment, directory)
+    print(experiment.describe(config, start.step))
+    write = stack.enter_context(open_writers(config, directory.path, start.lines))
+    directory.start_run()
+    with (
+      stop.deferred(),
+      CheckpointWriter.open(directory.path) as checkpoints,
+      tqdm(
+        total=experiment.periods.steps,
+        initial=start.step,
+        unit='step',
+        leave=False,
+        disable=not sys.stdout.isatty(),
+      ) as bar,
+    ):
+      trainer = Trainer(
+        config=config,
+        experiment=experiment,
+        directory=directory,
+        start=start,
+        began=began,
+        evaluator=evaluator,
+        checkpoints=checkpoints,
+        write=write,
+        bar=bar,
+        stop=stop,
+      )
+      return trainer.train()
+
+
+def find_start(config: ml_collections.ConfigDict, experiment: Experiment, directory: RunDirectory) -> Start:
+  """Restores the newest checkpoint and removes the log lines after it; step 0 if there is no checkpoint.
+
+  Raises:
+    DataError: a checkpoint or metrics.jsonl is damaged. Nothing has changed on disk.
+
+  >>> import pathlib, tempfile
+  >>> from vrl_jax.config.files import load_config
+  >>> config = load_config('quadratic')
+  >>> experiment = make_experiment(config, pathlib.Path('.'))
+  >>> with tempfile.TemporaryDirectory() as workdir, RunDirectory.open(workdir, config) as directory:
+  ...   find_start(config, experiment, directory).step
+  0
+  """
+  state = experiment.engine.init(*experiment.model)
+  restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement)
+  step = 0 if restored is None else restored.step
+
+  def expected(until, lines):
+    periods = experiment.periods_after(lines)
+    return logged_steps(periods, experiment.log_interval, until, config.log_every_step)
+
+  lines = directory.keep_metrics_until(-1 if restored is None else step, expected)
+  if restored is None:
+    return Start(step, state, lines, seconds=0.0)
+  return Start(step, experiment.placement.split(restored.state), lines, seconds=restored.metadata['seconds'])

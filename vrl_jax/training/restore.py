@@ -1,0 +1,244 @@
+"""Reads checkpoints and finds the newest intact one.
+
+A checkpoint is a directory named after its step, with two Orbax items: `state`, the arrays of all workers, and `about`,
+the metadata: config, training loss, and the name, type, shape and checksum of every array.
+"""
+
+import pathlib
+import sys
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from vrl_jax.cluster import processes
+from vrl_jax.engine.placement import Placement
+from vrl_jax.errors import DataError, ForeignCheckpoint
+from vrl_jax.storage import checksum
+from vrl_jax.training.orbax_errors import first_line, without_secondary_errors
+from vrl_jax.training.run_directory import differences
+
+FOLDER = 'checkpoints'
+"""The sub-directory of a run directory that holds its checkpoints."""
+MAIN_PROCESS_ONLY = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
+"""An option of Orbax: process 0 reads and writes alone, without waiting for the others."""
+
+
+class Restored(NamedTuple):
+  """A checkpoint in memory.
+
+  Attributes:
+    step: the step of the state.
+    state: the state of all workers, NumPy leaves [N, ...].
+    metadata: see `read_metadata`.
+
+  >>> Restored(step=40, state={'x': np.zeros(8)}, metadata={'train_loss': 0.5}).metadata['train_loss']
+  0.5
+  """
+
+  step: int
+  state: Any
+  metadata: dict[str, Any]
+
+
+def stored_steps(workdir: pathlib.Path) -> list[int]:
+  """The steps that have a checkpoint, in increasing order.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as workdir:
+  ...   for name in ('400', '80', '120.orbax-checkpoint-tmp'):  # the last is incomplete
+  ...     pathlib.Path(workdir, FOLDER, name).mkdir(parents=True)
+  ...   stored_steps(pathlib.Path(workdir))
+  [80, 400]
+  """
+  folder = workdir / FOLDER
+  return sorted(int(path.name) for path in folder.glob('*') if path.name.isdigit()) if folder.is_dir() else []
+
+
+def read_metadata(workdir: pathlib.Path, step: int) -> dict[str, Any]:
+  """Reads the metadata of a checkpoint.
+
+  Returns:
+    `seconds` of training, `train_loss`, `time` (when it was written), `config`, and `leaves` (see `describe_leaves`).
+
+  Raises:
+    DataError: it is damaged.
+
+  >>> import tempfile
+  >>> from vrl_jax.training.checkpoint import CheckpointWriter
+  >>> with tempfile.TemporaryDirectory() as workdir:
+  ...   with CheckpointWriter.open(pathlib.Path(workdir)) as writer:
+  ...     writer.save(40, {'x': np.zeros(8)}, {'train_loss': 0.5, 'seconds': 1.5, 'config': {'period': 5}})
+  ...   metadata = read_metadata(pathlib.Path(workdir), 40)
+  >>> metadata['train_loss'], metadata['config'], metadata['leaves'][0][:3]
+  (0.5, {'period': 5}, ['x', 'float64', [8]])
+  """
+  try:
+    metadata = ocp.JsonCheckpointHandler().restore(workdir.absolute() / FOLDER / str(step) / 'about')
+    for name, kind in (('seconds', float), ('train_loss', float), ('time', float), ('config', dict), ('leaves', list)):
+      if not isinstance(metadata[name], kind):
+        raise ValueError(f'{name} is not a {kind.__name__}')
+    return metadata
+  except Exception as error:  # damaged files make Orbax, TensorStore and JSON raise errors of many types
+    raise _damaged(workdir, step, error) from error
+
+
+def read_state(workdir: pathlib.Path, step: int, template: Any, metadata: dict[str, Any]) -> Any:
+  """Reads the state of a checkpoint as NumPy leaves [N, ...].
+
+  Args:
+    workdir: the run directory.
+    step: one of `stored_steps`.
+    template: a tree of the same structure, shapes and types.
+    metadata: from `read_metadata`.
+
+  Raises:
+    DataError: it is damaged.
+    ForeignCheckpoint: it is intact, but has another structure, shape or type.
+
+  >>> import tempfile
+  >>> from vrl_jax.training.checkpoint import CheckpointWriter
+  >>> state = {'x': np.arange(3.0)}
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   workdir = pathlib.Path(name)
+  ...   with CheckpointWriter.open(workdir) as writer:
+  ...     writer.save(40, state, {'train_loss': 0.5, 'seconds': 1.5, 'config': {}})
+  ...   read_state(workdir, 40, template=state, metadata=read_metadata(workdir, 40))
+  {'x': array([0., 1., 2.])}
+  """
+  expected = describe_leaves(template)
+  for there, here in zip(metadata['leaves'], expected):
+    if there[:3] != here:
+      raise _foreign(workdir, step, f'{_shape(there)} there and {_shape(here)} now')
+  if len(metadata['leaves']) != len(expected):
+    raise _foreign(workdir, step, f'{len(metadata["leaves"])} arrays there and {len(expected)} now')
+  zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
+  try:
+    with (
+      without_secondary_errors(),
+      ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=MAIN_PROCESS_ONLY) as checkpointer,
+    ):
+      path = workdir.absolute() / FOLDER / str(step) / 'state'
+      state = checkpointer.restore(path, args=ocp.args.StandardRestore(stored_form(zeros)))
+    if not isinstance(state, type(template)):
+      state = template._replace(**state)
+    # Orbax neither compares shapes nor stores checksums of the values.
+    if describe_leaves(state, checksums=True) != metadata['leaves']:
+      raise ValueError('checksums differ')
+    return state
+  except Exception as error:  # as in read_metadata
+    raise _damaged(workdir, step, error) from error
+
+
+def stored_form(state: Any) -> Any:
+  """The tree that is stored: the state, but a `WorkerState` without batch statistics as a dict of its other fields.
+
+  That is how checkpoints were stored before batch statistics were added.
+
+  >>> from vrl_jax.engine.state import WorkerState
+  >>> stored_form(WorkerState(params=1.0, opt_state=(), step=2, loss_sum=3.0))
+  {'params': 1.0, 'opt_state': (), 'step': 2, 'loss_sum': 3.0}
+  """
+  if getattr(state, 'batch_stats', None) != ():
+    return state
+  return {name: part for name, part in state._asdict().items() if name != 'batch_stats'}
+
+
+def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any]) -> Restored | None:
+  """Reads the newest intact checkpoint; None if the run has no checkpoint.
+
+  Damaged checkpoints that are newer are renamed, with a line on stderr.
+
+  Args:
+    workdir: the run directory.
+    template: a tree of the state's structure, with leaves [N, ...].
+    config: the fields of the run's config; those that decide the result must be the same in the checkpoint.
+
+  Raises:
+    DataError: all checkpoints are damaged, or one has another config. Nothing has changed on disk.
+
+  >>> import tempfile
+  >>> from vrl_jax.training.checkpoint import CheckpointWriter
+  >>> state, metadata = {'x': np.arange(3.0)}, {'train_loss': 0.5, 'seconds': 1.5, 'config': {'period': 5}}
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   workdir = pathlib.Path(name)
+  ...   with CheckpointWriter.open(workdir) as writer:
+  ...     for step in (40, 80):
+  ...       writer.save(step, state, metadata)
+  ...   restore_newest(workdir, template=state, config={'period': 5}).step
+  80
+  """
+  damaged: list[tuple[int, DataError]] = []
+  for step in reversed(stored_steps(workdir)):
+    try:
+      metadata = read_metadata(workdir, step)
+      if differing := differences(metadata['config'], config):
+        raise _foreign(workdir, step, differing)
+      state = read_state(workdir, step, template, metadata)
+    except ForeignCheckpoint:
+      raise
+    except DataError as error:
+      damaged.append((step, error))
+      continue
+    for bad_step, reason in damaged:
+      kept = _rename_damaged(workdir, bad_step)
+      print(f'{reason}; resuming from step {step}, the damaged checkpoint is kept as {kept}', file=sys.stderr)
+    return Restored(step, state, metadata)
+  if damaged:
+    folder = workdir / FOLDER
+    raise DataError(f'{damaged[0][1]}, nor can any other; move {folder} away to start from step 0')
+  return None
+
+
+def restore_for_all(
+  workdir: pathlib.Path, template: Any, config: dict[str, Any], placement: Placement
+) -> Restored | None:
+  """As `restore_newest`, for a run of any number of processes: process 0 reads and sends the result to the others.
+
+  >>> import tempfile
+  >>> from vrl_jax.engine.placement import place_workers
+  >>> with tempfile.TemporaryDirectory() as workdir:
+  ...   print(restore_for_all(pathlib.Path(workdir), {'x': np.zeros(2)}, {}, place_workers(workers=2, devices=1)))
+  None
+  """
+  found = restore_newest(workdir, template, config) if processes.is_main() else None
+  step_and_metadata = processes.from_main(lambda: found and [found.step, found.metadata])
+  if step_and_metadata is None:
+    return None
+  step, metadata = step_and_metadata
+  state = found.state if found else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
+  return Restored(step, placement.from_main(state), metadata)
+
+
+def describe_leaves(tree: Any, checksums: bool = False) -> list[list[Any]]:
+  """Name, type and shape of every leaf, optionally with the CRC-32 of its bytes, as JSON can represent them.
+
+  >>> describe_leaves({'a': np.zeros((8, 2), np.float32)}, checksums=True)
+  [['a', 'float32', [8, 2], 1972200246]]
+  """
+  return [
+    [jax.tree_util.keystr(path, simple=True, separator='/'), str(x.dtype), list(x.shape)]
+    + ([checksum(x)] if checksums else [])
+    for path, x in jax.tree_util.tree_leaves_with_path(tree)
+  ]
+
+
+def _rename_damaged(workdir, step):
+  """Renames a damaged checkpoint so that the step can be saved again."""
+  names = (f'unreadable_checkpoint_{step}{suffix}' for suffix in ('', *(f'.{n}' for n in range(1, 1000))))
+  path = next(workdir / name for name in names if not (workdir / name).exists())
+  return (workdir / FOLDER / str(step)).rename(path)
+
+
+def _damaged(workdir, step, error):
+  return DataError(f'{workdir}: the checkpoint of step {step} cannot be read ({first_line(error)})')
+
+
+def _foreign(workdir, step, difference):
+  return ForeignCheckpoint(f'{workdir}: the checkpoint of step {step} is from another run: {difference}')
+
+
+def _shape(leaf):
+  name, dtype, shape = leaf[:3]
+  return f'{name}: {dtype}{list(shape)}'

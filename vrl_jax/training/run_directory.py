@@ -1,0 +1,261 @@
+"""The run directory: config, metrics, summary, and a lock against a second launch."""
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import ml_collections
+
+from vrl_jax.cluster import processes
+from vrl_jax.config.table import RESULT_ROLES, with_roles
+from vrl_jax.errors import DataError, StorageError, UserError
+from vrl_jax.storage import replace_text
+
+
+class RunDirectory:
+  """The open directory of one run.
+
+  Only process 0 reads and writes it, and sends what is in it to the others.
+
+  Attributes:
+    path: the directory.
+    config: the fields of the run's config, as JSON represents them.
+    summary: the content of summary.json, or None.
+
+  >>> import tempfile
+  >>> config = ml_collections.ConfigDict({'task': 'quadratic', 'period': 5})
+  >>> with tempfile.TemporaryDirectory() as workdir, RunDirectory.open(workdir, config) as directory:
+  ...   directory.start_run()
+  ...   directory.append_metrics([{'step': 5, 'train_loss': 0.5}, {'step': 10, 'train_loss': 0.25}])
+  ...   directory.keep_metrics_until(step=5, logged_steps=lambda step, lines: [5])
+  ...   sorted(os.listdir(workdir))
+  [{'step': 5, 'train_loss': 0.5}]
+  ['.lock', 'config.json', 'metrics.jsonl']
+  """
+
+  def __init__(self, path: pathlib.Path, config: dict[str, Any], summary: dict[str, Any] | None):
+    """Use `open`."""
+    self.path = path
+    self.config = config
+    self.summary = summary
+    self._run_started = False
+
+  @classmethod
+  @contextlib.contextmanager
+  def open(cls, workdir: str | os.PathLike, config: ml_collections.ConfigDict) -> Iterator['RunDirectory']:
+    """Yields the directory, created and locked; removes it if the run never started.
+
+    Args:
+      workdir: its path.
+      config: the run's config.
+
+    Raises:
+      UserError: it belongs to another config or to a running process, or cannot be written.
+    """
+    path = pathlib.Path(workdir)
+    fields = json.loads(config.to_json_best_effort())
+    with contextlib.ExitStack() as stack:
+      created: list[pathlib.Path] = []
+
+      def open_in_main():
+        missing = [one for one in (path, *path.parents) if not os.path.exists(one)]
+        check_same_config(path, config)  # before the lock: nothing is written into the directory of another run
+        stack.enter_context(lock(path))
+        created.extend(missing)
+        check_same_config(path, config)
+        return _read_summary(path / 'summary.json')
+
+      directory = None
+      try:
+        directory = cls(path, fields, processes.from_main(open_in_main))
+        yield directory
+      finally:
+        if created and not (directory and directory._run_started):
+          _remove(created)
+
+  @processes.main_only
+  def start_run(self) -> None:
+    """Stores the config, once it is known that the run can start."""
+    self.write_json('config.json', self.config)
+    with self._storage_errors():
+      (self.path / 'summary.json').unlink(missing_ok=True)  # of an interruption: if killed now, the run has none
+    self._run_started = True
+
+  @property
+  def shared(self) -> pathlib.Path:
+    """The directory for files that the runs of a sweep share; the run directory itself if there is no sweep."""
+    return self.path.parent if (self.path.parent / 'sweep.json').exists() else self.path
+
+  @processes.main_only
+  def write_json(self, name: str, content: Any) -> None:
+    """Writes a JSON file atomically."""
+    with self._storage_errors():
+      replace_text(self.path / name, json.dumps(_plain(content), indent=2, ensure_ascii=False) + '\n')
+
+  @processes.main_only
+  def append_metrics(self, lines: list[dict[str, Any]]) -> None:
+    """Adds lines to metrics.jsonl."""
+    with self._storage_errors(), open(self.path / 'metrics.jsonl', 'a') as file:
+      file.write(''.join(json.dumps(_plain(line)) + '\n' for line in lines))
+
+  @processes.main_only
+  def sync_metrics(self) -> None:
+    """Flushes metrics.jsonl to disk, so that no checkpoint is newer than it even after a power failure."""
+    with self._storage_errors(), open(self.path / 'metrics.jsonl', 'a') as file:
+      os.fsync(file.fileno())
+
+  def keep_metrics_until(
+    self, step: int, logged_steps: Callable[[int, list[dict[str, Any]]], list[int]]
+  ) -> list[dict[str, Any]]:
+    """Removes the log lines after `step`: a resumed run logs them again.
+
+    Args:
+      step: the step at which the run resumes.
+      logged_steps: `(step, lines) -> steps`, the steps up to `step` that must have a line if `lines` are the lines.
+
+    Returns:
+      The lines that are kept.
+
+    Raises:
+      DataError: lines are damaged or missing. Nothing has changed on disk.
+    """
+    return processes.from_main(lambda: self._keep_metrics_until(step, logged_steps))
+
+  def _keep_metrics_until(self, step, logged_steps):
+    path = self.path / 'metrics.jsonl'
+    with self._storage_errors():
+      text = path.read_text() if path.exists() else ''
+    kept = []
+    for number, line in enumerate(text.split('\n')[:-1], 1):  # a kill can leave half a line at the end
+      try:
+        kept.append((line, json.loads(line)))
+        if kept[-1][1]['step'] > step:
+          kept.pop()
+      except (ValueError, KeyError, TypeError):
+        raise DataError(f'{path}: line {number} is damaged: {line[:40]!r}; repair it to resume') from None
+    steps = [fields['step'] for _, fields in kept]
+    expected = logged_steps(step, [fields for _, fields in kept])
+    if steps != expected:
+      wrong = sorted(set(steps) ^ set(expected)) or steps
+      raise DataError(
+        f'{path}: the lines up to step {step} do not match the run (see step {wrong[0]}); restore the file to resume'
+      )
+    if text != (kept_text := ''.join(line + '\n' for line, _ in kept)):
+      with self._storage_errors():
+        replace_text(path, kept_text)
+    return [fields for _, fields in kept]
+
+  @contextlib.contextmanager
+  def _storage_errors(self):
+    try:
+      yield
+    except OSError as error:
+      raise StorageError(
+        f'{self.path}: cannot be written ({error.strerror or error}); the checkpoints in it are intact'
+      ) from error
+
+
+def _remove(created):
+  """Removes the lock and empty directories; initial weights may have been stored in the others."""
+  with contextlib.suppress(OSError):
+    (created[0] / '.lock').unlink()
+    for path in created:
+      path.rmdir()
+
+
+def lock(path: pathlib.Path) -> IO[str]:
+  """Creates a directory and locks it until the result is closed or the process ends.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name, lock(pathlib.Path(name)):
+  ...   try:
+  ...     lock(pathlib.Path(name))
+  ...   except UserError as error:
+  ...     print(str(error).removeprefix(name))
+  : another process is running in this directory; wait for it or stop it
+  """
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    while True:
+      file = open(path / '.lock', 'a+')
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(path / '.lock')):
+          return file
+      file.close()  # a launch that failed has just removed it
+  except BlockingIOError as error:
+    file.close()
+    raise UserError(f'{path}: another process is running in this directory; wait for it or stop it') from error
+  except OSError as error:
+    raise UserError(f'{path}: cannot be written ({error.strerror}); choose another --workdir') from error
+
+
+def check_same_config(path: pathlib.Path, config: ml_collections.ConfigDict) -> None:
+  """Raises UserError if the directory holds a run with another config, or other results.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   replace_text(pathlib.Path(name, 'config.json'), '{"period": 5}')
+  ...   check_same_config(pathlib.Path(name), ml_collections.ConfigDict({'period': 5}))
+  ...   try:
+  ...     check_same_config(pathlib.Path(name), ml_collections.ConfigDict({'period': 10}))
+  ...   except UserError as error:
+  ...     print(str(error).removeprefix(name))
+  : holds a run with another config: period=5 there and 10 now; choose another --workdir
+  """
+  stored = _read_json(path / 'config.json')
+  if stored is None:
+    if any(os.path.exists(path / name) for name in ('metrics.jsonl', 'sweep.json')):
+      raise UserError(f'{path}: holds other results and no config.json; choose another --workdir')
+  elif differing := differences(stored, json.loads(config.to_json_best_effort())):
+    raise UserError(f'{path}: holds a run with another config: {differing}; choose another --workdir')
+
+
+def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
+  """The fields in which two configs differ, among those that decide the result.
+
+  >>> differences({'period': 5, 'seed': 0, 'devices': 1}, {'period': 10, 'seed': 0, 'devices': 8})
+  'period=5 there and 10 now'
+  """
+  stored, now = with_roles(stored, *RESULT_ROLES), with_roles(now, *RESULT_ROLES)
+  keys = sorted(stored.keys() | now.keys())
+  pairs = ((key, stored.get(key), now.get(key)) for key in keys)
+  return '; '.join(f'{key}={there!r} there and {here!r} now' for key, there, here in pairs if there != here)
+
+
+def _read_json(path):
+  try:
+    content = json.loads(path.read_text())
+    if not isinstance(content, dict):
+      raise ValueError('not an object')
+    return content
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except (ValueError, OSError) as error:
+    raise UserError(f'{path}: cannot be read ({error}); move it away or choose another --workdir') from None
+
+
+def _read_summary(path):
+  summary = _read_json(path)
+  if summary is not None:
+    needed = {'status': str, 'step': int} | ({'message': str} if summary.get('status') == 'diverged' else {})
+    for name, kind in needed.items():
+      if not isinstance(summary.get(name), kind):
+        raise UserError(f'{path}: cannot be read (no {name!r}); move it away or choose another --workdir')
+  return summary
+
+
+def _plain(content):
+  """Replaces NaN and infinity, which JSON cannot represent, by null."""
+  if isinstance(content, dict):
+    return {key: _plain(value) for key, value in content.items()}
+  if isinstance(content, list | tuple):
+    return [_plain(value) for value in content]
+  if isinstance(content, float) and not math.isfinite(content):
+    return None
+  return content
