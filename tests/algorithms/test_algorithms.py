@@ -1,5 +1,6 @@
 """Tests of every algorithm in the registry; a new algorithm is picked up automatically."""
 
+import contextlib
 import functools
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from support import numpy_reference as reference
 from support import quadratics
 
@@ -57,6 +59,40 @@ def test_the_default_axis(name):
   params, state, _ = _start(algorithm)
   _, state = jax.vmap(algorithm.transform.update, axis_name=vrl_jax.AXIS)(params, state, params)
   jax.vmap(algorithm.communicate, axis_name=vrl_jax.AXIS)(params, state)
+
+
+@every_algorithm
+def test_a_state_from_an_eager_init_can_be_donated_with_the_params(name):
+  algorithm = _make(name)
+  params = {'kernel': jnp.ones((2, 3)), 'bias': jnp.ones(3)}
+  state = algorithm.transform.init(params)
+  donated = jax.tree.leaves((params, state))
+  shift = jax.jit(lambda *trees: jax.tree.map(lambda x: x + 1, trees), donate_argnums=(0, 1))
+  jax.block_until_ready(shift(params, state))  # XLA refuses to donate a buffer twice
+  assert all(x.is_deleted() for x in donated)
+
+
+@every_algorithm
+@pytest.mark.parametrize('axis_type', [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize('set_mesh', [True, False])
+def test_init_inside_shard_map(name, axis_type, set_mesh):
+  """Both ways to name the mesh; the checks of `init` compute with values while the caller is traced over the mesh."""
+  mesh = jax.make_mesh((4,), ('w',), axis_types=(axis_type,))
+  algorithm, spec = _make(name), PartitionSpec('w')
+
+  def period(params):
+    state = algorithm.transform.init(params)
+    updates, state = algorithm.transform.update(2 * params, state, params)
+    return algorithm.communicate(params + updates, state)[0]
+
+  params = jnp.linspace(0.0, 1.0, 12).reshape(4, 3)
+  expected = jax.vmap(period, axis_name='w')(params)
+  mapped = jax.shard_map(
+    lambda x: period(x[0])[None], mesh=None if set_mesh else mesh, in_specs=spec, out_specs=spec, check_vma=False
+  )
+  with jax.set_mesh(mesh) if set_mesh else contextlib.nullcontext():
+    result = jax.jit(mapped)(jax.device_put(params, NamedSharding(mesh, spec)))
+  np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
 @every_algorithm

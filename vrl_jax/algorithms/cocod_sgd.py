@@ -8,7 +8,7 @@ import optax
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
 from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
-from vrl_jax.algorithms.core.precision import cast_like
+from vrl_jax.algorithms.core.precision import cast_like, copied
 
 
 class CoCoDSGDState(NamedTuple):
@@ -65,7 +65,7 @@ def cocod_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
-    return CoCoDSGDState(inner.init(params), params)
+    return CoCoDSGDState(inner.init(params), copied(params))
 
   def update(grads, state, params=None, **extra_args):
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)

@@ -10,7 +10,7 @@ from vrl_jax.algorithms.core.algorithm import NEEDS_PARAMS, Algorithm, Params, S
 from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.mixing import check_mixing, mix
-from vrl_jax.algorithms.core.precision import cast_like, widened
+from vrl_jax.algorithms.core.precision import cast_like, copied, widened
 
 
 class PreviousState(NamedTuple):
@@ -69,7 +69,7 @@ def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: 
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
-    return PreviousState(inner.init(params), params, jax.tree.map(jnp.zeros_like, params))
+    return PreviousState(inner.init(params), copied(params), jax.tree.map(jnp.zeros_like, params))
 
   def update(grads, state, params=None, **extra_args):
     if params is None:

@@ -9,7 +9,7 @@ from jax import lax
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
 from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
-from vrl_jax.algorithms.core.precision import cast_like, widened
+from vrl_jax.algorithms.core.precision import cast_like, copied, widened
 
 _DEFAULT_BETA = 0.9
 
@@ -69,7 +69,7 @@ def easgd(inner: optax.GradientTransformation, *, alpha: float | None = None, ax
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
-    return EASGDState(inner.init(params), widened(params))
+    return EASGDState(inner.init(params), widened(copied(params)))
 
   def update(grads, state, params=None, **extra_args):
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)

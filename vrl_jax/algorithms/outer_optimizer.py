@@ -8,6 +8,7 @@ import optax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.precision import copied
 from vrl_jax.algorithms.local_sgd import local_sgd
 
 
@@ -64,7 +65,7 @@ def with_outer_optimizer(algorithm: Algorithm, transform: optax.GradientTransfor
   outer = optax.with_extra_args_support(transform)
 
   def init(params):
-    return OuterState(algorithm.transform.init(params), outer.init(params), params)
+    return OuterState(algorithm.transform.init(params), outer.init(params), copied(params))
 
   def update(grads, state, params=None, **extra_args):
     updates, inner_state = algorithm.transform.update(grads, state.algorithm, params, **extra_args)

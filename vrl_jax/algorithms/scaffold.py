@@ -11,7 +11,7 @@ from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
 from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.linearity import require_linear
-from vrl_jax.algorithms.core.precision import subtract_correction, wide_zeros
+from vrl_jax.algorithms.core.precision import copied, subtract_correction, wide_zeros
 from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step
 
 
@@ -104,8 +104,8 @@ def scaffold(
     probe = inner.init(unit)
     if not assume_linear:
       require_linear(inner, unit, probe)
-    zeros = wide_zeros(params)
-    return ScaffoldState(inner.init(params), zeros, zeros, params, probe, unit, jnp.zeros([], jnp.int32))
+    start, c_i, c = copied(params), wide_zeros(params), wide_zeros(params)
+    return ScaffoldState(inner.init(params), c_i, c, start, probe, unit, jnp.zeros([], jnp.int32))
 
   def update(grads, state, params=None, **extra_args):
     v = subtract_correction(grads, correction(state))

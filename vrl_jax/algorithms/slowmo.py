@@ -8,7 +8,7 @@ import optax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
-from vrl_jax.algorithms.core.precision import cast_like, wide_zeros
+from vrl_jax.algorithms.core.precision import cast_like, copied, wide_zeros
 from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step, reset_probe
 from vrl_jax.algorithms.local_sgd import local_sgd
 
@@ -91,7 +91,7 @@ def slowmo(
 
   def init(params):
     unit = probe_leaves(params, 0)
-    return SlowMoState(inner.init(params), wide_zeros(params), params, inner.init(unit), unit)
+    return SlowMoState(inner.init(params), wide_zeros(params), copied(params), inner.init(unit), unit)
 
   def update(grads, state, params=None, **extra_args):
     updates, inner_state = inner.update(grads, state.inner, params, **extra_args)

@@ -84,8 +84,7 @@ def vrl_adaptive(
   inner = optax.with_extra_args_support(inner)
 
   def init(params):
-    zeros = wide_zeros(params)
-    return VRLAdaptiveState(inner.init(params), zeros, zeros, jnp.zeros([], jnp.int32))
+    return VRLAdaptiveState(inner.init(params), wide_zeros(params), wide_zeros(params), jnp.zeros([], jnp.int32))
 
   def update(grads, state, params=None, **extra_args):
     v = subtract_correction(grads, state.delta)

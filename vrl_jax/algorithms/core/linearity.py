@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from vrl_jax.algorithms.core.algorithm import Params, State
 
@@ -63,7 +64,8 @@ def require_linear(inner: optax.GradientTransformation, params: Params, state: S
 def _has_offset(inner, params):
   """Whether a zero gradient moves zero parameters; `jax.linear_transpose` accepts a constant term."""
   try:
-    with jax.ensure_compile_time_eval():  # in case the caller is being traced
+    # In case the caller is being traced, perhaps over a mesh, over which these zeros are not sharded.
+    with jax.ensure_compile_time_eval(), use_abstract_mesh(AbstractMesh((), ())):
       zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
       updates, _ = inner.update(zeros, inner.init(zeros), zeros)
       return any(bool(jnp.any(u != 0)) for u in jax.tree.leaves(updates))

@@ -1,4 +1,4 @@
-"""Float32 or wider for means and corrections, whatever the dtypes of the parameters."""
+"""Copies and dtypes of trees: means and corrections are float32 or wider, whatever the dtypes of the parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,16 @@ def widened(tree: Params) -> Params:
   dtype('float32')
   """
   return jax.tree.map(lambda x: x.astype(wide_dtype(x)), tree)
+
+
+def copied(tree: Params) -> Params:
+  """A copy of `tree`, so that a state that starts as the parameters can be donated together with them.
+
+  >>> x = jnp.ones(2)
+  >>> copied(x).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+  False
+  """
+  return jax.tree.map(jnp.copy, tree)
 
 
 def wide_zeros(tree: Params) -> Params:
