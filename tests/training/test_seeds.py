@@ -30,7 +30,7 @@ def test_a_single_config_becomes_a_run_per_seed(tmp_path):
   flags = ('--config.seeds=(0, 7)', '--config.noise=1.0', '--config.steps=20')
   subprocess.run(launches.command(tmp_path, *flags, config='quadratic'), cwd=launches.ROOT, check=True)
   summaries = _summaries(tmp_path)
-  assert set(summaries) == {'vrl_sgd, seed=0', 'vrl_sgd, seed=7'}
+  assert set(summaries) == {'vrl_sgd_seed=0', 'vrl_sgd_seed=7'}
   assert len({summary['train_loss'] for summary in summaries.values()}) == 2
   seeds = {json.loads(path.read_text())['seed'] for path in tmp_path.glob('*/config.json')}
   assert seeds == {0, 7}
@@ -39,7 +39,7 @@ def test_a_single_config_becomes_a_run_per_seed(tmp_path):
 def test_each_run_is_the_same_as_with_its_seed_alone(tmp_path):
   run_sweep(_config(seeds=(3, 4)), tmp_path / 'both')
   alone = train_and_evaluate(_config(seed=4), tmp_path / 'alone')
-  assert _summaries(tmp_path / 'both')['vrl_sgd, seed=4']['train_loss'] == alone['train_loss']
+  assert _summaries(tmp_path / 'both')['vrl_sgd_seed=4']['train_loss'] == alone['train_loss']
 
 
 def test_a_sweep_with_seeds_and_its_table(tmp_path, capsys):

@@ -8,6 +8,7 @@ from support.inprocess import shared_compilation_cache as shared_compilation_cac
 from support.inprocess import signal_at, small_config
 from support.launches import contents, lines, summary
 
+from vrl_jax import report
 from vrl_jax.errors import Interrupted, UserError
 from vrl_jax.training.run_directory import lock
 from vrl_jax.training.sweep import run_sweep, sweep_runs
@@ -50,6 +51,29 @@ def test_runs_with_other_configs_are_refused_before_anything_changes(tmp_path):
   with pytest.raises(UserError, match='k=2: holds a run with another config: period=2 there and 3 now'):
     run_sweep(sweep({'name': 'new', 'period': 4}, {'name': 'k=2', 'period': 3}), tmp_path)
   assert contents(tmp_path) == before
+
+
+def test_folders_have_no_spaces_and_the_report_shows_the_names(tmp_path):
+  run_sweep(sweep({'name': 'wide, k=2', 'period': 2}), tmp_path)
+  assert summary(tmp_path / 'wide_k=2')['status'] == 'finished'
+  assert not any(' ' in path.name or ',' in path.name for path in tmp_path.iterdir())
+  assert [run.name for run in report.read_sweep(tmp_path).runs] == ['wide, k=2']
+
+
+def test_a_run_in_a_folder_with_its_own_name_is_resumed_there(tmp_path, capsys):
+  entries = ({'name': 'k=2, old', 'period': 2}, {'name': 'k=4, new', 'period': 4})
+  run_sweep(sweep(entries[0]), tmp_path)
+  (tmp_path / 'k=2_old').rename(tmp_path / 'k=2, old')  # as versions before 0.2 named it
+  run_sweep(sweep(*entries), tmp_path)
+  assert 'k=2, old: already finished' in capsys.readouterr().out
+  assert sorted(path.parent.name for path in tmp_path.glob('*/config.json')) == ['k=2, old', 'k=4_new']
+  assert [run.name for run in report.read_sweep(tmp_path).runs] == ['k=2, old', 'k=4, new']
+
+
+def test_names_that_would_share_a_folder_are_refused_before_anything_is_written(tmp_path):
+  with pytest.raises(UserError, match="'a b' and 'A-b' would share the directory A-b"):
+    run_sweep(sweep({'name': 'a b'}, {'name': 'A-b'}), tmp_path / 'x')
+  assert not (tmp_path / 'x').exists()
 
 
 def test_two_sweeps_in_one_directory_at_once(tmp_path):

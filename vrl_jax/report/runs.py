@@ -1,7 +1,8 @@
 """Reads run and sweep directories.
 
 A run directory contains `config.json`, `metrics.jsonl` and, once the run has ended, `summary.json` (and
-`partition.json` for tasks with classes). A sweep directory contains `sweep.json` and one directory per run.
+`partition.json` for tasks with classes). A sweep directory contains `sweep.json`, with the name and the directory of
+each run, and these directories.
 """
 
 import dataclasses
@@ -69,7 +70,8 @@ def read_sweep(folder: str | os.PathLike) -> Sweep:
   listed = sweep.get('runs') or [{'name': found.parent.name} for found in sorted(folder.glob('*/config.json'))]
   if not all(isinstance(entry, dict) and isinstance(entry.get('name'), str) for entry in listed):
     raise errors.DataError(f'{path}: "runs" must be a list of objects with a "name"')
-  started = [entry for entry in listed if (folder / entry['name'] / 'config.json').exists()]
+  place = lambda entry: folder / str(entry.get('folder', entry['name']))
+  started = [entry for entry in listed if (place(entry) / 'config.json').exists()]
   if not started:
     raise errors.DataError(
       f'{folder}: neither a run (no config.json) nor a sweep (no sub-directory with a config.json)'
@@ -80,7 +82,7 @@ def read_sweep(folder: str | os.PathLike) -> Sweep:
     raise errors.DataError(f'{path}: "figure" must be an object or a list of objects')
   return Sweep(
     title=str(sweep.get('title') or folder.resolve().name),
-    runs=tuple(read_run(folder / entry['name'], entry['name'], entry.get('overrides')) for entry in started),
+    runs=tuple(read_run(place(entry), entry['name'], entry.get('overrides')) for entry in started),
     figures=figures,
     missing=tuple(entry['name'] for entry in listed if entry not in started),
   )

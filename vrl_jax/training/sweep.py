@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,8 +43,9 @@ def run_sweep(
 ) -> SweepResult:
   """Runs every entry of `config.sweep` with each of `config.seeds`, then prints a table and writes a report.
 
-  Each run has a sub-directory. Finished runs are not repeated, so the same command resumes a sweep. If a run diverges,
-  the others still run; launch.py then ends with status 4, unless `config.may_diverge` says that divergence is a result.
+  Each run has a sub-directory, named as `folder_name` says. Finished runs are not repeated, so the same command
+  resumes a sweep. If a run diverges, the others still run; launch.py then ends with status 4, unless
+  `config.may_diverge` says that divergence is a result.
 
   Args:
     config: a complete config with `sweep`, a tuple of dicts: `name`, and the fields in which this run differs; or with
@@ -71,20 +72,21 @@ def run_sweep(
   directory = pathlib.Path(workdir)
   consistency.require_same(fingerprint.run_fields(config))
   runs = sweep_runs(config)
+  folders = processes.from_main(lambda: run_folders([name for name, _ in runs], directory))
   for name, run_config in runs:
     _named(name, validate, run_config)
     if processes.is_main():
-      check_same_config(directory / name, run_config)
+      check_same_config(directory / folders[name], run_config)
   if processes.is_main() and (directory / 'config.json').exists():
     raise UserError(f'{directory}: holds a single run; choose another --workdir for the sweep')
   diverged: list[str] = []
   files: dict[str, pathlib.Path] = {}
   with lock(directory) if processes.is_main() else contextlib.nullcontext():
-    _write_index(config, directory)
+    _write_index(config, folders, directory)
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
       try:
-        train_and_evaluate(run_config, directory / name, stop)
+        train_and_evaluate(run_config, directory / folders[name], stop)
       except Diverged as error:
         print(error)
         diverged.append(name)
@@ -151,7 +153,7 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
   runs = []
   for overrides in sweep_entries(config):
     name = overrides.pop('name', None)
-    if not isinstance(name, str) or not re.fullmatch(r'[\w.=, +-]+', name) or set(name) <= {'.', ' '}:
+    if not isinstance(name, str) or not re.fullmatch(r'[\w.=, +-]+', name) or set(name) <= {'.', ' ', ','}:
       raise UserError(f'sweep: name={name!r}, every entry needs a name that can be a directory')
     run = config.copy_and_resolve_references().unlock()
     for key in [key for key in run if role_of(key) is Role.SWEEP]:
@@ -171,11 +173,41 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
   return runs
 
 
+def folder_name(name: str) -> str:
+  """The sub-directory of a run: its name without spaces and commas, so that no shell needs quotes.
+
+  >>> folder_name('Local SGD, k=5, seed=0')
+  'Local-SGD_k=5_seed=0'
+  """
+  return re.sub(r' +', '-', re.sub(r' *,[ ,]*', '_', name.strip(' ,')))
+
+
+def run_folders(names: Sequence[str], directory: pathlib.Path) -> dict[str, str]:
+  """The sub-directory of every run of a sweep, by name.
+
+  A run that an earlier version began in a directory with the run's own name stays there.
+
+  >>> run_folders(['S-SGD', 'Local SGD'], pathlib.Path('runs/new'))
+  {'S-SGD': 'S-SGD', 'Local SGD': 'Local-SGD'}
+  >>> run_folders(['k=5, b=1', 'k=5_b=1'], pathlib.Path('runs/new'))
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: sweep: the names 'k=5, b=1' and 'k=5_b=1' would share the directory k=5_b=1; change one
+  """
+  began: dict[str, str] = {}
+  for name in names:
+    folder = folder_name(name)
+    other = began.setdefault(folder.casefold(), name)  # some file systems ignore the case
+    if other != name:
+      raise UserError(f'sweep: the names {other!r} and {name!r} would share the directory {folder}; change one')
+  return {name: name if (directory / name / 'config.json').exists() else folder_name(name) for name in names}
+
+
 @processes.main_only
-def _write_index(config: ml_collections.ConfigDict, directory: pathlib.Path) -> None:
+def _write_index(config: ml_collections.ConfigDict, folders: Mapping[str, str], directory: pathlib.Path) -> None:
   index: dict[str, Any] = {
     'title': config.get('title') or config.task,
-    'runs': [{'name': e.pop('name'), 'overrides': e} for e in sweep_entries(config)],
+    'runs': [{'name': (name := e.pop('name')), 'folder': folders[name], 'overrides': e} for e in sweep_entries(config)],
     'figure': [dict(spec) for spec in config.get('figure', ())],
   }
   replace_text(directory / 'sweep.json', json.dumps(index, indent=2) + '\n')
