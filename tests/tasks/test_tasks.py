@@ -16,7 +16,7 @@ from vrl_jax.data.stream import index_stream
 from vrl_jax.engine.engine import Engine
 from vrl_jax.engine.feed import Feed
 from vrl_jax.engine.placement import place_workers
-from vrl_jax.tasks.lenet_mnist import prepare_images
+from vrl_jax.tasks.lenet_mnist import bilinear, prepare_images
 from vrl_jax.tasks.task import make_task, task_names
 from vrl_jax.training.loop import train_and_evaluate
 
@@ -43,6 +43,16 @@ def test_images_are_resized_as_by_jax_and_normalised():
   images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
   expected = jax.image.resize(images.astype(np.float32) / 255, (3, 32, 32), 'bilinear')
   np.testing.assert_allclose(prepare_images(images), (np.asarray(expected) - 0.1307) / 0.3081, atol=1e-5)
+
+
+def test_images_have_the_same_bits_on_every_machine():
+  """Those of integer arithmetic; they differed between CPUs, so that no run could be resumed on another kind."""
+  images = np.random.default_rng(0).integers(0, 256, (50, 28, 28), np.uint8)
+  sixteenths = 16 * bilinear(32, 28)
+  weights = sixteenths.astype(int)
+  np.testing.assert_array_equal(weights, sixteenths)
+  pixels = np.float32((weights @ images @ weights.T) / 256)
+  np.testing.assert_array_equal(prepare_images(images), (pixels / 255 - 0.1307) / 0.3081)
 
 
 def test_lenet_learns_mnist_5k(tmp_path):
