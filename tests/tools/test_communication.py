@@ -60,6 +60,12 @@ def test_one_worker_per_device(name):
   assert (one.compiled, one.formula) == (_account(name).compiled, _account(name).formula)
 
 
+@pytest.mark.parametrize('name', ['d2', 'extra'])
+def test_a_ring_of_two_has_one_neighbour(name):
+  one = communication.count_communication(_config(name, workers=2))
+  assert one.compiled == one.formula == one.sent == PERIOD * VECTOR
+
+
 def test_averaged_buffers_and_partial_participation():
   mean = communication.count_communication(_config('vrl_sgd', momentum=0.9, buffers='mean'))
   assert mean.compiled == mean.formula == 2 * VECTOR

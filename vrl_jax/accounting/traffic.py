@@ -53,12 +53,13 @@ class Traffic(NamedTuple):
     return round(2 * (workers - 1) / workers * reduced / workers) + steps * self.to_neighbours
 
 
-def traffic(algorithm: Algorithm, params: Any) -> Traffic:
+def traffic(algorithm: Algorithm, params: Any, workers: int = 8) -> Traffic:
   """Counts the bytes that `transform.update` and `communicate` reduce over the workers, from their jaxprs.
 
   Args:
     algorithm: an algorithm with `axis_name=vrl_jax.AXES`.
     params: arrays or shapes, without worker axes.
+    workers: N; makes a difference on a ring of two, where each worker has one neighbour.
 
   >>> import optax, vrl_jax
   >>> params = {'kernel': jnp.zeros((10, 5)), 'bias': jnp.zeros(5)}  # 55 float32
@@ -69,8 +70,8 @@ def traffic(algorithm: Algorithm, params: Any) -> Traffic:
   """
   params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), params)
   state = jax.eval_shape(algorithm.transform.init, params)
-  update = _jaxpr(algorithm.transform.update, params, state, params)
-  communicate = _jaxpr(algorithm.communicate, params, state)
+  update = _jaxpr(algorithm.transform.update, params, state, params, workers=workers)
+  communicate = _jaxpr(algorithm.communicate, params, state, workers=workers)
   return Traffic(
     per_step=_count(update, _REDUCTIONS),
     per_round=_count(communicate, _REDUCTIONS),
@@ -106,9 +107,9 @@ def with_batch_stats(sends: Traffic, policy: str, task: Task, batch_size: int) -
   )
 
 
-def _jaxpr(fun, *args):
-  # One worker per device, so that nothing moves within a device.
-  return jax.make_jaxpr(fun, axis_env=[(AXES[0], 2), (AXES[1], 1)])(*args).jaxpr
+def _jaxpr(fun, *args, workers=2):
+  # One worker per device, so that nothing moves within a device. A single worker counts as one of two.
+  return jax.make_jaxpr(fun, axis_env=[(AXES[0], max(2, workers)), (AXES[1], 1)])(*args).jaxpr
 
 
 def _count(jaxpr, primitives):

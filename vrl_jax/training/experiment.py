@@ -149,7 +149,7 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
     tile_bytes=config.tile_bytes,
     batch_stats=stats,
   )
-  sends = traffic(algorithm, model.params)
+  sends = traffic(algorithm, model.params, config.workers)
   if stats:
     sends = with_batch_stats(sends, stats, task, config.batch_size)
   return Experiment(

@@ -31,7 +31,8 @@ def mix(mixing: str, tree: Params, axis_name: AxisName) -> Params:
   """Σ_j W_ij x_j: this worker's row of the mixing matrix, in float32 or wider.
 
   'complete' is the mean over all workers. On the 'ring', in the order of the workers, the weights are 1/2 for the
-  worker itself and 1/4 for each neighbour; this W has no negative eigenvalues, as D² and EXTRA prefer.
+  worker itself and 1/4 for each neighbour; this W has no negative eigenvalues, as D² and EXTRA prefer. With two workers
+  both neighbours are the other worker, whose values are sent once.
 
   >>> import jax, jax.numpy as jnp
   >>> jax.vmap(lambda x: mix('ring', x, 'w'), axis_name='w')(jnp.array([8.0, 0.0, 0.0, 0.0])).tolist()
@@ -40,7 +41,8 @@ def mix(mixing: str, tree: Params, axis_name: AxisName) -> Params:
   if mixing == 'complete':
     return mean_over_workers(tree, axis_name)
   tree = widened(tree)
-  left, right = shift(tree, 1, axis_name), shift(tree, -1, axis_name)
+  left = shift(tree, 1, axis_name)
+  right = left if lax.psum(1, axis_name) == 2 else shift(tree, -1, axis_name)
   return jax.tree.map(lambda x, l, r: x / 2 + (l + r) / 4, tree, left, right)
 
 
