@@ -120,7 +120,7 @@ def test_a_writer_does_not_change_the_initial_weights(name, tmp_path):
   config.update(workers=2, batch_size=1, period=5, steps=10, init_epochs=2.0)
   config.update({'a': (1.0, 2.0), 'c': (-2.0, 1.0), 'b': 1.0, 'dimension': 1, 'x0': 1.0, 'noise': 0.0})
   for config[name] in (False, True):
-    initial_model(config, make_task(config), tmp_path)
+    initial_model(config, task := make_task(config), tmp_path, fingerprint.data_fields(task))
   assert len(list(tmp_path.glob('initial_*'))) == 1
 
 

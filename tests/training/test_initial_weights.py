@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from support.launches import one_line
 
 from vrl_jax.config.files import load_config
 from vrl_jax.data.partition import identical
@@ -13,6 +14,7 @@ from vrl_jax.data.stream import index_stream
 from vrl_jax.errors import UserError
 from vrl_jax.tasks.task import make_task
 from vrl_jax.training import initial_weights
+from vrl_jax.training.fingerprint import data_fields
 from vrl_jax.training.initial_weights import initial_model
 
 
@@ -22,26 +24,64 @@ def small_lenet(**fields):
   return config
 
 
-def test_initial_weights_are_computed_once_per_problem(tmp_path):
-  config = small_lenet()
+def small_quadratic(**fields):
+  config = load_config('quadratic')
+  config.update(init_epochs=1.0, **fields)
+  return config
+
+
+def make_initial(config, directory):
   task = make_task(config)
-  first = initial_model(config, task, tmp_path)
+  return initial_model(config, task, directory, data_fields(task))
+
+
+def test_initial_weights_are_computed_once_per_problem(tmp_path):
+  first = make_initial(small_lenet(), tmp_path)
   (stored,) = tmp_path.glob('initial_*.msgpack')
   written = stored.stat().st_mtime_ns
   for other in (small_lenet(algorithm='local_sgd', workers=4), small_lenet(partition='identical')):
-    jax.tree.map(np.testing.assert_array_equal, initial_model(other, task, tmp_path), first)
+    jax.tree.map(np.testing.assert_array_equal, make_initial(other, tmp_path), first)
   assert stored.stat().st_mtime_ns == written
-  initial_model(small_lenet(learning_rate=0.1), task, tmp_path)
+  make_initial(small_lenet(learning_rate=0.1), tmp_path)
   assert len(list(tmp_path.glob('initial_*.msgpack'))) == 2
 
 
-def test_damaged_initial_weights_are_computed_again(tmp_path):
-  config = small_lenet()
-  task = make_task(config)
-  first = initial_model(config, task, tmp_path)
+def test_initial_weights_of_other_data_are_not_used(tmp_path):
+  """The quadratics of four workers have other minima than those of two, with the same fields of the problem."""
+  models = [make_initial(small_quadratic(a=(), c=(), workers=workers), tmp_path) for workers in (2, 4)]
+  assert len(list(tmp_path.glob('initial_*.msgpack'))) == 2
+  assert models[0].params != models[1].params
+
+
+def test_damaged_initial_weights_are_computed_again(tmp_path, capfd):
+  first = make_initial(small_lenet(), tmp_path)
   (stored,) = tmp_path.glob('initial_*.msgpack')
-  stored.write_bytes(stored.read_bytes()[:1000])
-  jax.tree.map(np.testing.assert_array_equal, initial_model(config, task, tmp_path), first)
+  content = stored.read_bytes()
+  stored.write_bytes(content[:1000])
+  assert capfd.readouterr().err == ''
+  jax.tree.map(np.testing.assert_array_equal, make_initial(small_lenet(), tmp_path), first)
+  line = one_line(capfd.readouterr().err)
+  assert line.startswith(f'{stored}: cannot be used (') and line.endswith('); computing the initial weights again')
+  assert stored.read_bytes() == content
+  make_initial(small_lenet(), tmp_path)
+  assert capfd.readouterr().err == ''
+
+
+def test_no_flipped_bit_in_the_initial_weights_is_accepted(tmp_path, monkeypatch, capfd):
+  """Every bit of a small file: the weights are those that were stored, or they are computed again."""
+  config = small_quadratic(dimension=3)
+  first = make_initial(config, tmp_path)
+  (stored,) = tmp_path.glob('initial_*.msgpack')
+  content = stored.read_bytes()
+  computed = []
+  monkeypatch.setattr(initial_weights, '_plain_sgd', lambda config, task, model: computed.append(0) or first)
+  for bit in range(8 * len(content)):
+    flipped = bytearray(content)
+    flipped[bit // 8] ^= 1 << bit % 8
+    stored.write_bytes(flipped)
+    np.testing.assert_array_equal(make_initial(config, tmp_path).params, first.params, err_msg=f'bit {bit}')
+    assert len(capfd.readouterr().err.splitlines()) == len(computed), f'bit {bit}'
+    computed.clear()
 
 
 def test_init_loss_gives_the_first_step_at_that_loss(tmp_path, monkeypatch):
@@ -69,7 +109,7 @@ def test_init_loss_gives_the_first_step_at_that_loss(tmp_path, monkeypatch):
   assert steps > 5 and steps % 5  # after the first round, and within a round
   jax.tree.map(
     lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
-    initial_model(config, task, tmp_path).params,
+    initial_model(config, task, tmp_path, data_fields(task)).params,
     params,
   )
 
@@ -77,4 +117,4 @@ def test_init_loss_gives_the_first_step_at_that_loss(tmp_path, monkeypatch):
 def test_an_init_loss_that_is_not_reached_raises(tmp_path):
   config = small_lenet(init_loss=0.001)
   with pytest.raises(UserError, match='init_loss=0.001: the train loss is still 2.* after init_epochs=0.1'):
-    initial_model(config, make_task(config), tmp_path)
+    make_initial(config, tmp_path)

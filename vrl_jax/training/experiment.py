@@ -45,6 +45,7 @@ class Experiment(NamedTuple):
     engine: the compiled rounds.
     traffic: what the algorithm sends.
     model: the initial model of every worker.
+    data: type, shape and checksum of each array of the task.
 
   >>> from vrl_jax.config.files import load_config
   >>> facts = make_experiment(load_config('quadratic'), pathlib.Path('.')).facts()
@@ -63,6 +64,7 @@ class Experiment(NamedTuple):
   engine: Engine
   traffic: Traffic
   model: Model
+  data: dict[str, str]
 
   def class_table(self) -> dict[str, Any]:
     """The number of examples of each class that each worker has."""
@@ -114,8 +116,9 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   placement = place_workers(config.workers, config.devices)
   task = make_task(config)
   check_batch_stats(config, task)
+  data = fingerprint.data_fields(task)
   if not placement.is_local:
-    consistency.require_same(fingerprint.data_fields(task))
+    consistency.require_same(data)
     placement.connect_processes()
   partition = make_partition(config, task.labels)
   stream = index_stream(partition, config.batch_size, config.seed)
@@ -136,7 +139,7 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   )
   algorithm = make_algorithm(config, steps)
   check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
-  model = placement.from_main(initial_model(config, task, shared))
+  model = placement.from_main(initial_model(config, task, shared, data))
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
   stats = config.batch_stats
   engine = Engine(
@@ -164,6 +167,7 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
     engine=engine,
     traffic=sends,
     model=model,
+    data=data,
   )
 
 

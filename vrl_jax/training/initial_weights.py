@@ -25,22 +25,27 @@ from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
 from vrl_jax.storage import atomic_path, sha256
 from vrl_jax.tasks.task import Task
+from vrl_jax.training.orbax_errors import first_line
+from vrl_jax.training.restore import describe_leaves
 
 _ROUND = 50
 _EVAL_CHUNK = 500
 
 
-def initial_model(config: ml_collections.ConfigDict, task: Task, directory: pathlib.Path) -> Model:
+def initial_model(
+  config: ml_collections.ConfigDict, task: Task, directory: pathlib.Path, data: dict[str, str]
+) -> Model:
   """The task's initial model, trained for `config.init_epochs` epochs by one worker with plain SGD.
 
   With `config.init_loss` the SGD stops at the first step whose loss over all training data is at most that. The
-  weights are stored in `directory`, so that all runs of a sweep start from the same. Only process 0 computes or reads
-  them; `Placement.from_main` sends them to the other processes.
+  weights are stored in `directory`, so that all runs of a sweep start from the same. A damaged file is computed again,
+  with a line on stderr. Only process 0 computes or reads them; `Placement.from_main` sends them to the other processes.
 
   Args:
     config: a complete config; its batch size, learning rate, weight decay and seed are used.
     task: the config's task.
     directory: where the weights are stored.
+    data: the task's `vrl_jax.training.fingerprint.data_fields`; weights of other data are not used.
 
   Returns:
     NumPy parameters and batch statistics.
@@ -51,14 +56,16 @@ def initial_model(config: ml_collections.ConfigDict, task: Task, directory: path
   >>> import tempfile
   >>> from vrl_jax.config.files import load_config
   >>> from vrl_jax.tasks.task import make_task
+  >>> from vrl_jax.training.fingerprint import data_fields
   >>> config = load_config('quadratic')
   >>> task = make_task(config)
-  >>> initial_model(config, task, pathlib.Path('.')).params  # init_epochs=0: not trained
+  >>> data = data_fields(task)
+  >>> initial_model(config, task, pathlib.Path('.'), data).params  # init_epochs=0: not trained
   array([1.], dtype=float32)
   >>> config.init_epochs = 30.0
   >>> with tempfile.TemporaryDirectory() as directory:
-  ...   x = initial_model(config, task, pathlib.Path(directory)).params
-  ...   again = initial_model(config, task, pathlib.Path(directory)).params  # from the file
+  ...   x = initial_model(config, task, pathlib.Path(directory), data).params
+  ...   again = initial_model(config, task, pathlib.Path(directory), data).params  # from the file
   >>> bool(abs(x[0]) < 1), bool(x == again)
   (True, True)
   """
@@ -66,14 +73,12 @@ def initial_model(config: ml_collections.ConfigDict, task: Task, directory: path
   model = Model(params, task.batch_stats)
   if not config.init_epochs or not processes.is_main():
     return model
-  path = directory / f'initial_{_fingerprint(config)}.msgpack'
+  path = directory / f'initial_{_key(config, data)}.msgpack'
   stored = _read(path, model)
-  if stored is not None:
-    return stored
-  model = _plain_sgd(config, task, model)
-  with atomic_path(path) as temporary:
-    temporary.write_bytes(flax.serialization.to_bytes(model))
-  return model
+  if stored is None:
+    stored = _plain_sgd(config, task, model)
+    _write(path, stored)
+  return stored
 
 
 def _plain_sgd(config, task, model):
@@ -137,16 +142,30 @@ def _until_loss(config, state, *, advance, loss, steps, bar):
   return state
 
 
-def _fingerprint(config):
+def _key(config, data):
+  """What the weights depend on, as a part of a file name: other data give another file."""
   fields = initial_weights_fields(json.loads(config.to_json_best_effort()))
-  return sha256(json.dumps(fields, sort_keys=True))[:12]
+  return sha256(json.dumps(fields | data, sort_keys=True))[:12]
+
+
+def _write(path, model):
+  content = {'model': flax.serialization.to_state_dict(model), 'leaves': describe_leaves(model, checksums=True)}
+  with atomic_path(path) as temporary:
+    temporary.write_bytes(flax.serialization.msgpack_serialize(content))
 
 
 def _read(path, template):
-  """The stored model; None if the file is missing, damaged or does not fit, so that it is computed again."""
+  """The stored model; None if there is none that is intact and fits, so that it is computed again."""
   try:
-    stored = flax.serialization.from_bytes(template, path.read_bytes())
-  except (OSError, ValueError, KeyError, TypeError):
+    stored = flax.serialization.msgpack_restore(path.read_bytes())
+    model = flax.serialization.from_state_dict(template, stored['model'])
+    if describe_leaves(model, checksums=True) != stored['leaves']:
+      raise ValueError('checksums differ')
+    if describe_leaves(model) != describe_leaves(template):
+      raise ValueError('it is of another model')
+    return jax.tree.map(np.asarray, model)
+  except FileNotFoundError:
     return None
-  fits = jax.tree.map(lambda s, t: np.shape(s) == t.shape and np.asarray(s).dtype == t.dtype, stored, template)
-  return jax.tree.map(np.asarray, stored) if all(jax.tree.leaves(fits)) else None
+  except Exception as error:  # damaged files make msgpack and flax raise errors of many types
+    print(f'{path}: cannot be used ({first_line(error)}); computing the initial weights again', file=sys.stderr)
+    return None
