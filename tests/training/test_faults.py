@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -26,7 +27,7 @@ from support.launches import (
   wait_until,
 )
 
-from vrl_jax.errors import DataError, Interrupted
+from vrl_jax.errors import DataError, Interrupted, StorageError
 from vrl_jax.training import orbax_errors
 from vrl_jax.training.loop import train_and_evaluate
 
@@ -268,15 +269,26 @@ def test_a_second_launch_in_the_same_directory_is_refused_until_the_first_has_en
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-  """A file system of 1 MB."""
+def mounted(tmp_path):
+  """Mounts a small file system: `mounted('size=1m')` returns its folder."""
   folder = tmp_path / 'disk'
-  folder.mkdir()
-  mount = ['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', str(folder)]
-  if os.geteuid() or shutil.which('mount') is None or subprocess.run(mount, capture_output=True).returncode:
-    pytest.skip('only root can mount a small tmpfs here')
-  yield folder
-  subprocess.run(['umount', str(folder)], check=True)
+
+  def mount(options):
+    folder.mkdir()
+    command = ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', str(folder)]
+    if os.geteuid() or shutil.which('mount') is None or subprocess.run(command, capture_output=True).returncode:
+      pytest.skip('only root can mount a small tmpfs here')
+    return folder
+
+  yield mount
+  if folder.is_mount():
+    subprocess.run(['umount', str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(mounted):
+  """A file system of 1 MB."""
+  return mounted('size=1m')
 
 
 def test_a_full_disk_ends_the_run_with_one_line(uninterrupted, small_disk):
@@ -298,6 +310,19 @@ def test_a_full_disk_ends_the_run_with_one_line(uninterrupted, small_disk):
   assert (status, err) == (0, '')
   assert summary(run)['resumed_from_step'] > 0
   assert_same_run(run, uninterrupted)
+
+
+@pytest.mark.parametrize('inodes', [10, 28, 30, 34])
+def test_without_inodes_no_thread_outlives_the_run(inodes, mounted):
+  """Files that cannot be created; Orbax's threads waited five minutes for folders that could not be either."""
+  folder = mounted(f'size=50m,nr_inodes={inodes}') / 'run'
+  threads = set(threading.enumerate())
+  with pytest.raises(StorageError, match='a checkpoint cannot be written .*No space left on device'):
+    train_and_evaluate(small_config(), folder)
+  left = [thread for thread in set(threading.enumerate()) - threads if not thread.daemon]
+  for thread in left:
+    thread.join(timeout=5)
+  assert not any(thread.is_alive() for thread in left)
 
 
 @pytest.mark.parametrize('error, logged', [('tensorstore_spec=…: No space left on device', 0), ('another error', 1)])

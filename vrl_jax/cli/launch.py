@@ -60,7 +60,9 @@ def main(argv: list[str]) -> int:
     # JAX can crash in Python's clean-up if a compilation was interrupted.
     return ending.report(line, error.exit_status, at_once=argv is sys.argv, everywhere=error.everywhere)
   except UserError as error:
-    return ending.report(f'error: {one_line(error)}', error.exit_status, everywhere=error.everywhere)
+    # After a failed write Orbax and asyncio would print more errors in Python's clean-up.
+    at_once = argv is sys.argv and isinstance(error, StorageError)
+    return ending.report(f'error: {one_line(error)}', error.exit_status, at_once=at_once, everywhere=error.everywhere)
   except OSError as error:
     return ending.report(f'error: {one_line(error)}', StorageError.exit_status)
   except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from vrl_jax.cluster import processes
 from vrl_jax.errors import DataError, StorageError
-from vrl_jax.training.orbax_errors import first_line, without_secondary_errors
+from vrl_jax.training.orbax_errors import cause, without_secondary_errors
 from vrl_jax.training.restore import (
   FOLDER,
   MAIN_PROCESS_ONLY,
@@ -62,7 +62,12 @@ class CheckpointWriter:
       return
     policy = _LastAndBest({step: _train_loss(workdir, step) for step in stored_steps(workdir)})
     options = ocp.CheckpointManagerOptions(
-      preservation_policy=policy, cleanup_tmp_directories=True, create=False, multiprocessing_options=MAIN_PROCESS_ONLY
+      preservation_policy=policy,
+      cleanup_tmp_directories=True,
+      create=False,
+      multiprocessing_options=MAIN_PROCESS_ONLY,
+      # Otherwise, if the folders cannot be created, Orbax's threads wait for them for five minutes.
+      async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
     )
     with without_secondary_errors():
       with _storage_errors(folder):
@@ -109,7 +114,7 @@ def _storage_errors(folder):
   try:
     yield
   except Exception as error:  # Orbax and TensorStore raise errors of many types
-    message = f'{folder}: a checkpoint cannot be written ({first_line(error)}); earlier checkpoints are intact'
+    message = f'{folder}: a checkpoint cannot be written ({cause(error)}); earlier checkpoints are intact'
     raise StorageError(message) from error
 
 

@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import logging
+import os
+import re
 import sys
 import textwrap
 import time
@@ -12,12 +14,16 @@ from collections.abc import Iterator
 _PENDING_SECONDS = 0.3  # the last 'Event loop is closed' of 30 arrays came after 5 ms
 
 
-def first_line(error: Exception) -> str:
-  """The first line of an error message.
+def cause(error: Exception) -> str:
+  """The cause of an error: that of the operating system if TensorStore names one, else the first line of the message.
 
-  >>> first_line(ValueError('NOT_FOUND: no such file\\nat tensorstore/kvstore.cc:12')), first_line(KeyError())
+  >>> cause(ValueError('NOT_FOUND: no such file\\nat tensorstore/kvstore.cc:12')), cause(KeyError())
   ('NOT_FOUND: no such file', 'KeyError')
+  >>> cause(ValueError("RESOURCE_EXHAUSTED: Error opening \\"zarr\\" driver: … [os_error_code='28'] [tensorstore_spec=…]"))
+  'No space left on device'
   """
+  if code := re.search(r"os_error_code=\\?'(\d+)", str(error)):
+    return os.strerror(int(code[1]))
   lines = str(error).strip().splitlines()
   return textwrap.shorten(lines[0], 160, placeholder='…') if lines else type(error).__name__
 

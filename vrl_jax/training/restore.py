@@ -16,7 +16,7 @@ from vrl_jax.cluster import processes
 from vrl_jax.engine.placement import Placement
 from vrl_jax.errors import DataError, ForeignCheckpoint
 from vrl_jax.storage import checksum
-from vrl_jax.training.orbax_errors import first_line, without_secondary_errors
+from vrl_jax.training.orbax_errors import cause, without_secondary_errors
 from vrl_jax.training.run_directory import differences
 
 FOLDER = 'checkpoints'
@@ -232,7 +232,7 @@ def _rename_damaged(workdir, step):
 
 
 def _damaged(workdir, step, error):
-  return DataError(f'{workdir}: the checkpoint of step {step} cannot be read ({first_line(error)})')
+  return DataError(f'{workdir}: the checkpoint of step {step} cannot be read ({cause(error)})')
 
 
 def _foreign(workdir, step, difference):
