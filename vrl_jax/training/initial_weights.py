@@ -25,7 +25,7 @@ from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
 from vrl_jax.storage import atomic_path, sha256
 from vrl_jax.tasks.task import Task
-from vrl_jax.training.orbax_errors import first_line
+from vrl_jax.training.orbax_errors import cause
 from vrl_jax.training.restore import describe_leaves
 
 _ROUND = 50
@@ -167,5 +167,5 @@ def _read(path, template):
   except FileNotFoundError:
     return None
   except Exception as error:  # damaged files make msgpack and flax raise errors of many types
-    print(f'{path}: cannot be used ({first_line(error)}); computing the initial weights again', file=sys.stderr)
+    print(f'{path}: cannot be used ({cause(error)}); computing the initial weights again', file=sys.stderr)
     return None
