@@ -87,18 +87,22 @@ class Experiment(NamedTuple):
     }
 
   def describe(self, config: ml_collections.ConfigDict, step: int) -> str:
-    """A few lines for the terminal about a run that starts at `step`."""
+    """A line for the terminal about a run that starts at `step`."""
     devices = self.placement.devices
-    lines = [
+    return (
       f'{config.algorithm} on {config.task}: {config.workers} workers on {len(devices)} {devices[0].platform} '
       f'device(s), {self.periods.steps} steps in rounds of {self.periods.period}, from step {step}'
-    ]
-    if len(set(self.task.labels.tolist())) < len(self.task.labels):
-      table = self.class_table()
-      lines.append(format_class_table(np.array(table['table']), table['class_names']))
-      if self.partition.dropped:
-        lines.append(f'{self.partition.dropped} examples are left out of training so that all shards are equal')
-    return '\n'.join(lines)
+    )
+
+  def describe_data(self) -> str:
+    """The table of examples per worker and class for the terminal; empty if every example is a class of its own."""
+    if len(set(self.task.labels.tolist())) == len(self.task.labels):
+      return ''
+    table = self.class_table()
+    text = format_class_table(np.array(table['table']), table['class_names'])
+    if self.partition.dropped:
+      text += f'\n{self.partition.dropped} examples are left out of training so that all shards are equal'
+    return text
 
 
 def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> Experiment:

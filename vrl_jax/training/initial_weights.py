@@ -2,14 +2,12 @@
 
 import json
 import pathlib
-import sys
 
 import flax.serialization
 import jax
 import ml_collections
 import numpy as np
 import optax
-from tqdm import tqdm
 
 from vrl_jax.algorithms import local_sgd
 from vrl_jax.algorithms.core.axes import AXES
@@ -26,6 +24,7 @@ from vrl_jax.errors import UserError
 from vrl_jax.storage import atomic_path, sha256
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.orbax_errors import cause
+from vrl_jax.training.progress import show_progress
 from vrl_jax.training.restore import describe_leaves
 
 _ROUND = 50
@@ -103,11 +102,11 @@ def _plain_sgd(config, task, model):
 
   state = engine.init(*model)
   steps = round(config.init_epochs * stream.steps_per_epoch)
-  with tqdm(total=steps, desc='initial weights', unit='step', leave=False, disable=not sys.stdout.isatty()) as bar:
+  with show_progress(total=steps, label='initial weights') as progress:
     if config.init_loss is None:
       for step in range(0, steps, _ROUND):
         state = advance(state, step, min(_ROUND, steps - step))
-        bar.update(min(_ROUND, steps - step))
+        progress.update(min(_ROUND, steps - step))
     else:
       evaluate, parts = make_evaluator(task.metrics, placement), feed.training_parts(_EVAL_CHUNK)
 
@@ -115,18 +114,18 @@ def _plain_sgd(config, task, model):
         model = engine.consensus(state)
         return evaluate(model.params, model.constants(feed.supply.frozen), parts)['loss']
 
-      state = _until_loss(config, state, advance=advance, loss=loss, steps=steps, bar=bar)
+      state = _until_loss(config, state, advance=advance, loss=loss, steps=steps, progress=progress)
   return first_copy(engine.consensus(state))
 
 
-def _until_loss(config, state, *, advance, loss, steps, bar):
+def _until_loss(config, state, *, advance, loss, steps, progress):
   """Trains round by round until a round ends at `init_loss` or lower, then repeats that round step by step."""
   value = loss(state)
   for step in range(0, steps, _ROUND):
     length, before = min(_ROUND, steps - step), jax.tree.map(lambda x: x.copy(), state)  # the state is donated
     state = advance(state, step, length)
     value = loss(state)
-    bar.update(length)
+    progress.update(length)
     if value <= config.init_loss:
       break
   else:

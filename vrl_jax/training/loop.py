@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import ml_collections
 import numpy as np
-from tqdm import tqdm
 
 from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import validate
@@ -20,6 +19,7 @@ from vrl_jax.training.checkpoint import CheckpointWriter, host_shapes
 from vrl_jax.training.experiment import Experiment, make_experiment
 from vrl_jax.training.log_points import logged_steps
 from vrl_jax.training.metrics import Evaluator
+from vrl_jax.training.progress import show_progress
 from vrl_jax.training.restore import restore_for_all
 from vrl_jax.training.run_directory import RunDirectory
 from vrl_jax.training.signals import StopRequest, stop_requests
@@ -28,7 +28,11 @@ from vrl_jax.training.writers import open_writers, require_packages
 
 
 def train_and_evaluate(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike, stop: StopRequest | None = None
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+  stop: StopRequest | None = None,
+  *,
+  show_data: Callable[[str], None] = print,
 ) -> dict[str, Any]:
   """Trains what a config describes; resumes from the last checkpoint if there is one.
 
@@ -37,6 +41,7 @@ def train_and_evaluate(
     workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
     stop: from `vrl_jax.training.signals.stop_requests`, if the caller handles signals; None handles SIGTERM and SIGINT
       during this call.
+    show_data: receives the table of examples per worker and class; `run_sweep` prints equal tables once.
 
   Returns:
     The content of summary.json: the last log line, `status` and `resumed_from_step`.
@@ -75,18 +80,14 @@ def train_and_evaluate(
     evaluator = Evaluator(experiment)
     start = find_start(config, experiment, directory)
     print(experiment.describe(config, start.step))
+    if data := experiment.describe_data():
+      show_data(data)
     write = stack.enter_context(open_writers(config, directory.path, start.lines))
     directory.start_run()
     with (
       stop.deferred(),
       CheckpointWriter.open(directory.path) as checkpoints,
-      tqdm(
-        total=experiment.periods.steps,
-        initial=start.step,
-        unit='step',
-        leave=False,
-        disable=not sys.stdout.isatty(),
-      ) as bar,
+      show_progress(total=experiment.periods.steps, initial=start.step) as progress,
     ):
       trainer = Trainer(
         config=config,
@@ -97,7 +98,7 @@ def train_and_evaluate(
         evaluator=evaluator,
         checkpoints=checkpoints,
         write=write,
-        bar=bar,
+        progress=progress,
         stop=stop,
       )
       return trainer.train()

@@ -80,13 +80,14 @@ def run_sweep(
   if processes.is_main() and (directory / 'config.json').exists():
     raise UserError(f'{directory}: holds a single run; choose another --workdir for the sweep')
   diverged: list[str] = []
+  show_data = _print_changes()
   files: dict[str, pathlib.Path] = {}
   with lock(directory) if processes.is_main() else contextlib.nullcontext():
     _write_index(config, folders, directory)
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
       try:
-        train_and_evaluate(run_config, directory / folders[name], stop)
+        train_and_evaluate(run_config, directory / folders[name], stop, show_data=show_data)
       except Diverged as error:
         print(error)
         diverged.append(name)
@@ -97,6 +98,19 @@ def run_sweep(
   for name, path in files.items():
     print(f'{name}: {path}')
   return SweepResult(files, diverged)
+
+
+def _print_changes():
+  """A function that prints a text unless it equals the last one."""
+  last = None
+
+  def show(text: str) -> None:
+    nonlocal last
+    if text != last:
+      print(text)
+    last = text
+
+  return show
 
 
 def _named(name, check, *args):
@@ -194,10 +208,10 @@ def run_folders(names: Sequence[str], directory: pathlib.Path) -> dict[str, str]
     ...
   vrl_jax.errors.UserError: sweep: the names 'k=5, b=1' and 'k=5_b=1' would share the directory k=5_b=1; change one
   """
-  began: dict[str, str] = {}
+  owners: dict[str, str] = {}
   for name in names:
     folder = folder_name(name)
-    other = began.setdefault(folder.casefold(), name)  # some file systems ignore the case
+    other = owners.setdefault(folder.casefold(), name)  # some file systems ignore the case
     if other != name:
       raise UserError(f'sweep: the names {other!r} and {name!r} would share the directory {folder}; change one')
   return {name: name if (directory / name / 'config.json').exists() else folder_name(name) for name in names}

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import ml_collections
 import numpy as np
-from tqdm import tqdm
 
 from vrl_jax.cluster import processes
 from vrl_jax.engine.placement import first_copy
@@ -19,6 +18,7 @@ from vrl_jax.training.checkpoint import CheckpointWriter, to_host
 from vrl_jax.training.experiment import Experiment
 from vrl_jax.training.log_points import Pacer, Segment, segments, steps_per_dispatch
 from vrl_jax.training.metrics import Evaluator
+from vrl_jax.training.progress import Progress
 from vrl_jax.training.run_directory import RunDirectory
 from vrl_jax.training.signals import StopRequest
 from vrl_jax.training.writers import Write
@@ -57,7 +57,7 @@ class Trainer:
     evaluator: Evaluator,
     checkpoints: CheckpointWriter,
     write: Write,
-    bar: tqdm,
+    progress: Progress,
     stop: StopRequest,
   ):
     """Starts at `start`.
@@ -71,7 +71,7 @@ class Trainer:
       evaluator: makes the log lines.
       checkpoints: writes the checkpoints.
       write: sends log lines to the optional writers.
-      bar: a progress bar over the steps.
+      progress: shows the steps done.
       stop: the signals that end the run early.
     """
     self._config = config
@@ -81,7 +81,7 @@ class Trainer:
     self._evaluator = evaluator
     self._checkpoints = checkpoints
     self._write = write
-    self._bar = bar
+    self._progress = progress
     self._stop = stop
     self._stop_flag = processes.Flag()
     self._pacers: dict[int, Pacer] = {}
@@ -186,7 +186,7 @@ class Trainer:
   def _advance(self, steps: int) -> None:
     self._rounds += self._periods.rounds_between(self._step, self._step + steps)
     self._step += steps
-    self._bar.update(steps)
+    self._progress.update(steps)
 
   def _log(self, line: dict[str, Any]) -> None:
     line = processes.from_main(lambda: line | {'seconds': round(self._seconds(), 3)})
@@ -200,8 +200,7 @@ class Trainer:
       self._first_loss = line['train_loss']
     self._periods = self._periods.after_loss(line['step'], line['train_loss'], self._first_loss)
     if line['step']:
-      sent = line['communications']
-      self._bar.set_postfix_str(f'loss {line["train_loss"]:.4g}, {sent} communications', refresh=False)
+      self._progress.note(f'train loss {line["train_loss"]:.4g}, {line["communications"]:,} communications')
 
   def _raise_diverged(self, step: int, before: dict[str, Any] | None) -> None:
     last = f'last finite train loss {before["train_loss"]:.4g} at step {before["step"]}' if before else 'from the start'
