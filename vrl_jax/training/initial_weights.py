@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import sys
 
 import flax.serialization
 import jax
