@@ -41,7 +41,7 @@ def segments(periods: Periods, interval: float, start: int = 0) -> Iterator[Segm
   plain: list[tuple[int, int, int]] = []
   for step, length in periods.rounds(start):
     end = step + length
-    if end == periods.steps or _points(end, interval) > _points(step, interval):
+    if end == periods.steps or is_log_point(step, end, interval):
       yield Segment(plain, (step, length))
       plain = []
     elif plain and plain[-1][1] == length:
@@ -51,9 +51,15 @@ def segments(periods: Periods, interval: float, start: int = 0) -> Iterator[Segm
       plain.append((step, length, 1))
 
 
-def _points(step, interval):
-  """The number of log points up to `step`; the tolerance is for intervals such as 0.1 epochs."""
-  return math.floor(step / interval + 1e-9)
+def is_log_point(start: int, end: int, interval: float) -> bool:
+  """Whether the round from `start` to `end` reaches a multiple of `interval` steps.
+
+  >>> is_log_point(4, 8, interval=9), is_log_point(8, 12, interval=9)
+  (False, True)
+  """
+  # The tolerance is for intervals such as 0.1 epochs.
+  before, after = (math.floor(step / interval + 1e-9) for step in (start, end))
+  return after > before
 
 
 def logged_steps(periods: Periods, interval: float, until: int, every_step: bool = False) -> list[int]:

@@ -5,6 +5,7 @@ the metadata: config, training loss, and the name, type, shape and checksum of e
 """
 
 import pathlib
+import shutil
 import sys
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ import orbax.checkpoint as ocp
 
 from vrl_jax.cluster import processes
 from vrl_jax.engine.placement import Placement
-from vrl_jax.errors import DataError, ForeignCheckpoint
+from vrl_jax.errors import DataError, ForeignCheckpoint, UserError
 from vrl_jax.storage import checksum
+from vrl_jax.training.extension import is_longer
 from vrl_jax.training.orbax_errors import cause, without_secondary_errors
 from vrl_jax.training.run_directory import differences
 
@@ -60,7 +62,8 @@ def read_metadata(workdir: pathlib.Path, step: int) -> dict[str, Any]:
   """Reads the metadata of a checkpoint.
 
   Returns:
-    `seconds` of training, `train_loss`, `time` (when it was written), `config`, and `leaves` (see `describe_leaves`).
+    `seconds` of training, `train_loss`, `time` (when it was written), `config`, `leaves` (see `describe_leaves`), and
+    `longer_runs_have_it`, whether a run of more steps passes through the same state.
 
   Raises:
     DataError: it is damaged.
@@ -148,7 +151,8 @@ def stored_form(state: Any) -> Any:
 def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any]) -> Restored | None:
   """Reads the newest intact checkpoint; None if the run has no checkpoint.
 
-  Damaged checkpoints that are newer are renamed, with a line on stderr.
+  Damaged checkpoints that are newer are renamed, with a line on stderr. If the run is extended, the checkpoint after a
+  last round that the longer run does not have is removed.
 
   Args:
     workdir: the run directory.
@@ -157,6 +161,7 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
 
   Raises:
     DataError: all checkpoints are damaged, or one has another config. Nothing has changed on disk.
+    UserError: the run cannot be extended. Nothing has changed on disk.
 
   >>> import tempfile
   >>> from vrl_jax.training.checkpoint import CheckpointWriter
@@ -170,11 +175,15 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
   80
   """
   damaged: list[tuple[int, DataError]] = []
+  passed_over: list[int] = []
   for step in reversed(stored_steps(workdir)):
     try:
       metadata = read_metadata(workdir, step)
       if differing := differences(metadata['config'], config):
         raise _foreign(workdir, step, differing)
+      if is_longer(metadata['config'], config) and not metadata.get('longer_runs_have_it'):
+        passed_over.append(step)
+        continue
       state = read_state(workdir, step, template, metadata)
     except ForeignCheckpoint:
       raise
@@ -184,7 +193,14 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
     for bad_step, reason in damaged:
       kept = _rename_damaged(workdir, bad_step)
       print(f'{reason}; resuming from step {step}, the damaged checkpoint is kept as {kept}', file=sys.stderr)
+    for shorter_step in passed_over:
+      shutil.rmtree(workdir / FOLDER / str(shorter_step))
     return Restored(step, state, metadata)
+  if passed_over:
+    raise UserError(
+      f'{workdir}: cannot be extended: the last round of the run was shorter than in a longer run, and there is no intact '
+      'checkpoint from before it; choose another --workdir'
+    )
   if damaged:
     folder = workdir / FOLDER
     raise DataError(f'{damaged[0][1]}, nor can any other; move {folder} away to start from step 0')

@@ -15,6 +15,7 @@ from vrl_jax.cluster import processes
 from vrl_jax.config.table import RESULT_ROLES, with_roles
 from vrl_jax.errors import DataError, StorageError, UserError
 from vrl_jax.storage import replace_text
+from vrl_jax.training.extension import is_longer, obstacle
 
 
 class RunDirectory:
@@ -25,7 +26,7 @@ class RunDirectory:
   Attributes:
     path: the directory.
     config: the fields of the run's config, as JSON represents them.
-    summary: the content of summary.json, or None.
+    summary: the content of summary.json; None if there is none, or if a finished run is to be extended.
 
   >>> import tempfile
   >>> config = ml_collections.ConfigDict({'task': 'quadratic', 'period': 5})
@@ -68,7 +69,10 @@ class RunDirectory:
         stack.enter_context(lock(path))
         created.extend(missing)
         check_same_config(path, config)
-        return _read_summary(path / 'summary.json')
+        summary = _read_summary(path / 'summary.json')
+        if summary and summary['status'] == 'finished' and is_longer(_read_json(path / 'config.json') or {}, fields):
+          return None
+        return summary
 
       directory = None
       try:
@@ -81,9 +85,10 @@ class RunDirectory:
   @processes.main_only
   def start_run(self) -> None:
     """Stores the config, once it is known that the run can start."""
-    self.write_json('config.json', self.config)
     with self._storage_errors():
-      (self.path / 'summary.json').unlink(missing_ok=True)  # of an interruption: if killed now, the run has none
+      # Of an interruption, or of the shorter run: if killed now, the run has none.
+      (self.path / 'summary.json').unlink(missing_ok=True)
+    self.write_json('config.json', self.config)
     self._run_started = True
 
   @property
@@ -217,15 +222,21 @@ def check_same_config(path: pathlib.Path, config: ml_collections.ConfigDict) -> 
 
 
 def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
-  """The fields in which two configs differ, among those that decide the result.
+  """The fields in which two configs differ, among those that decide the result; '' if one extends the other.
 
   >>> differences({'period': 5, 'seed': 0, 'devices': 1}, {'period': 10, 'seed': 0, 'devices': 8})
   'period=5 there and 10 now'
+  >>> differences({'period': 5, 'steps': 40}, {'period': 5, 'steps': 80})
+  ''
   """
   stored, now = with_roles(stored, *RESULT_ROLES), with_roles(now, *RESULT_ROLES)
-  keys = sorted(stored.keys() | now.keys())
-  pairs = ((key, stored.get(key), now.get(key)) for key in keys)
-  return '; '.join(f'{key}={there!r} there and {here!r} now' for key, there, here in pairs if there != here)
+  differing = [key for key in sorted(stored.keys() | now.keys()) if stored.get(key) != now.get(key)]
+  why_not = ''
+  if len(differing) == 1 and is_longer(stored, now):
+    if not (reason := obstacle(now)):
+      return ''
+    why_not = f', and the run cannot be extended: {reason}'
+  return '; '.join(f'{key}={stored.get(key)!r} there and {now.get(key)!r} now' for key in differing) + why_not
 
 
 def _read_json(path):

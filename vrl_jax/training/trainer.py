@@ -16,6 +16,7 @@ from vrl_jax.engine.placement import first_copy
 from vrl_jax.errors import Diverged, Interrupted
 from vrl_jax.training.checkpoint import CheckpointWriter, to_host
 from vrl_jax.training.experiment import Experiment
+from vrl_jax.training.extension import longer_runs_have, obstacle
 from vrl_jax.training.log_points import Pacer, Segment, segments, steps_per_dispatch
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import Progress
@@ -94,6 +95,7 @@ class Trainer:
     self._began = began - start.seconds
     self._saved_at = time.monotonic()
     self._saving_seconds = 0.0
+    self._longer_runs_have_it = True  # the current state
 
   def train(self) -> dict[str, Any]:
     """Trains until the last step; returns the summary.
@@ -109,6 +111,7 @@ class Trainer:
     while self._step < steps:
       segment = next(segments(self._periods, self._experiment.log_interval, self._step))
       if self._config.log_every_step:
+        self._before_logged_round(segment.logged[0])
         self._traced_round(*segment.logged)
       else:
         self._segment(segment)
@@ -125,6 +128,7 @@ class Trainer:
     for start, length, count in segment.plain:
       self._plain_rounds(start, length, count)
     start, length = segment.logged
+    self._before_logged_round(start)
     self._state, measured = self._engine.measure(self._state, self._experiment.feed.items(start, length, 1))
     scalars = jax.tree.map(lambda x: float(x[0]), first_copy(measured))  # blocks until the round is done
     seconds = time.perf_counter() - began - (self._overhead_seconds() - overhead)
@@ -132,6 +136,15 @@ class Trainer:
     scalars['step_loss'] = scalars.pop('loss_sum') / (self._step - self._last_line['step'])
     scalars['examples_per_second'] = self._examples(self._step - first_step) / seconds
     self._log(self._evaluator.log_line(self._step, self._rounds, self._engine.consensus(self._state), scalars))
+
+  def _before_logged_round(self, start: int) -> None:
+    """Saves a checkpoint before the last round if a longer run would not have that round, so that it can be extended."""
+    is_last = start + self._periods.length(start) == self._experiment.periods.steps
+    if not is_last or obstacle(self._config) or longer_runs_have(self._periods, self._experiment.log_interval, start):
+      return
+    if self._saved_step < start or start == 0:
+      self._save()
+    self._longer_runs_have_it = False
 
   def _plain_rounds(self, start: int, length: int, count: int) -> None:
     """Dispatches `count` rounds; each dispatch is prepared while the previous one runs."""
@@ -251,7 +264,12 @@ class Trainer:
     if processes.from_main(lambda: all(bool(np.isfinite(x).all()) for x in jax.tree.leaves(state.params))):
       self._directory.sync_metrics()
       train_loss = self._last_line['train_loss'] if self._last_line else None
-      metadata = {'seconds': self._seconds(), 'train_loss': train_loss, 'config': self._directory.config}
+      metadata = {
+        'seconds': self._seconds(),
+        'train_loss': train_loss,
+        'config': self._directory.config,
+        'longer_runs_have_it': self._longer_runs_have_it,
+      }
       self._checkpoints.save(self._step, state, metadata)
       self._saved_step, self._saved_rounds, self._saved_at = self._step, self._rounds, time.monotonic()
     self._saving_seconds += time.perf_counter() - began
