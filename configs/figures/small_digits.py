@@ -2,7 +2,7 @@
 
 python launch.py --config configs/figures/small_digits.py --workdir runs/small_digits
 
-configs/demo.py with one run of 60 epochs (900 steps). The figures on EASGD's α and on momentum are based on it.
+One run of 60 epochs (900 steps) from weights after 2 epochs of plain SGD; configs/demo.py starts after 4. The figures on EASGD's α and on momentum are based on it.
 """
 
 import vrl_jax
