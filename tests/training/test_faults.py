@@ -30,6 +30,7 @@ from support.launches import (
 from vrl_jax.errors import DataError, Interrupted, StorageError
 from vrl_jax.training import orbax_errors
 from vrl_jax.training.loop import train_and_evaluate
+from vrl_jax.training.restore import with_checksum
 
 LONG = '--config.steps=600'
 
@@ -179,6 +180,7 @@ DAMAGE = {
   'no state': lambda folder: shutil.rmtree(folder / 'state'),
   'no manifest': lambda folder: (folder / 'state' / 'manifest.ocdbt').unlink(),
   'no metadata': lambda folder: shutil.rmtree(folder / 'about'),
+  'a bit of the metadata flipped': lambda folder: flip(folder / 'about' / 'metadata'),
   'empty metadata': lambda folder: (folder / 'about' / 'metadata').write_text('{}'),
   'an empty directory': lambda folder: (shutil.rmtree(folder), folder.mkdir()),
   'a file in its place': lambda folder: (shutil.rmtree(folder), folder.write_text('?')),
@@ -247,7 +249,7 @@ def test_a_checkpoint_of_another_run_is_refused(change, message, interrupted):
   path = interrupted / 'checkpoints' / '21' / 'about' / 'metadata'
   about = json.loads(path.read_text())
   change(about)
-  path.write_text(json.dumps(about))
+  path.write_text(json.dumps(with_checksum(about)))
   before = contents(interrupted)
   with pytest.raises(DataError, match=message):
     train_and_evaluate(small_config(), interrupted)

@@ -21,6 +21,7 @@ from vrl_jax.training.restore import (
   read_metadata,
   stored_form,
   stored_steps,
+  with_checksum,
 )
 
 _KEPT = 3
@@ -95,7 +96,7 @@ class CheckpointWriter:
     """
     if self._manager is None:  # not process 0
       return
-    metadata = metadata | {'time': time.time(), 'leaves': describe_leaves(state, checksums=True)}
+    metadata = with_checksum(metadata | {'time': time.time(), 'leaves': describe_leaves(state, checksums=True)})
     args = ocp.args.Composite(state=ocp.args.StandardSave(stored_form(state)), about=ocp.args.JsonSave(metadata))
     with _storage_errors(self._folder):
       self._policy.train_losses[step] = metadata['train_loss']

@@ -1,9 +1,10 @@
 """Reads checkpoints and finds the newest intact one.
 
 A checkpoint is a directory named after its step, with two Orbax items: `state`, the arrays of all workers, and `about`,
-the metadata: config, training loss, and the name, type, shape and checksum of every array.
+the metadata: config, training loss, the name, type, shape and checksum of every array, and a checksum of all this.
 """
 
+import json
 import pathlib
 import shutil
 import sys
@@ -25,6 +26,7 @@ FOLDER = 'checkpoints'
 """The sub-directory of a run directory that holds its checkpoints."""
 MAIN_PROCESS_ONLY = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
 """An option of Orbax: process 0 reads and writes alone, without waiting for the others."""
+_KINDS = {'seconds': float, 'train_loss': float, 'time': float, 'config': dict, 'leaves': list}
 
 
 class Restored(NamedTuple):
@@ -79,12 +81,25 @@ def read_metadata(workdir: pathlib.Path, step: int) -> dict[str, Any]:
   """
   try:
     metadata = ocp.JsonCheckpointHandler().restore(workdir.absolute() / FOLDER / str(step) / 'about')
-    for name, kind in (('seconds', float), ('train_loss', float), ('time', float), ('config', dict), ('leaves', list)):
+    for name, kind in _KINDS.items():
       if not isinstance(metadata[name], kind):
         raise ValueError(f'{name} is not a {kind.__name__}')
+    # Commit 14bef54 and earlier stored these fields alone, without a checksum.
+    if metadata.keys() != _KINDS.keys() and metadata != with_checksum(metadata):
+      raise ValueError('the checksum of the metadata differs')
     return metadata
   except Exception as error:  # damaged files make Orbax, TensorStore and JSON raise errors of many types
     raise _damaged(workdir, step, error) from error
+
+
+def with_checksum(metadata: dict[str, Any]) -> dict[str, Any]:
+  """The metadata with the CRC-32 of their JSON form, in which the keys are sorted, as `checksum`.
+
+  >>> with_checksum({'train_loss': 0.5, 'seconds': 1.5})
+  {'train_loss': 0.5, 'seconds': 1.5, 'checksum': 371708552}
+  """
+  covered = {name: value for name, value in metadata.items() if name != 'checksum'}
+  return covered | {'checksum': checksum(json.dumps(covered, sort_keys=True).encode())}
 
 
 def read_state(workdir: pathlib.Path, step: int, template: Any, metadata: dict[str, Any]) -> Any:
