@@ -13,7 +13,7 @@ import vrl_jax.tasks
 from vrl_jax import report
 from vrl_jax.config.fields import default_config
 from vrl_jax.errors import Interrupted, UserError
-from vrl_jax.training.run_directory import lock
+from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.sweep import run_sweep, sweep_runs
 
 
@@ -91,7 +91,10 @@ def test_the_class_table_is_printed_when_it_changes(tmp_path, monkeypatch, capsy
 
 
 def test_two_sweeps_in_one_directory_at_once(tmp_path):
-  with lock(tmp_path / 'sweep'), pytest.raises(UserError, match='another process is running in this directory'):
+  with (
+    DirectoryLock.acquire(tmp_path / 'sweep'),
+    pytest.raises(UserError, match='another process is running in this directory'),
+  ):
     run_sweep(sweep(*TWO), tmp_path / 'sweep')
 
 

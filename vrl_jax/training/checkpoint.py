@@ -51,8 +51,12 @@ class CheckpointWriter:
 
   @classmethod
   @contextlib.contextmanager
-  def open(cls, workdir: pathlib.Path) -> Iterator['CheckpointWriter']:
+  def open(cls, workdir: pathlib.Path, through: pathlib.Path | None = None) -> Iterator['CheckpointWriter']:
     """Yields a writer for a run directory; at the end it waits for the last write.
+
+    Args:
+      workdir: the run directory.
+      through: another path of it, to write through (see `DirectoryLock.locked_path`).
 
     Raises:
       StorageError: a checkpoint cannot be written.
@@ -72,8 +76,9 @@ class CheckpointWriter:
     )
     with without_secondary_errors():
       with _storage_errors(folder):
-        folder.mkdir(exist_ok=True)
-        manager = ocp.CheckpointManager(folder.absolute(), options=options)
+        written = (through or workdir).absolute() / FOLDER
+        written.mkdir(exist_ok=True)
+        manager = ocp.CheckpointManager(written, options=options)
       try:
         yield cls(folder, policy, manager)
       except BaseException:

@@ -86,7 +86,7 @@ def train_and_evaluate(
     directory.start_run()
     with (
       stop.deferred(),
-      CheckpointWriter.open(directory.path) as checkpoints,
+      CheckpointWriter.open(directory.path, through=directory.locked_path) as checkpoints,
       show_progress(total=experiment.periods.steps, initial=start.step) as progress,
     ):
       trainer = Trainer(
@@ -119,6 +119,7 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   0
   """
   state = experiment.engine.init(*experiment.model)
+  directory.require_lock()  # to restore can rename a damaged checkpoint
   restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement)
   step = 0 if restored is None else restored.step
 

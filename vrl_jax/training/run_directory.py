@@ -1,13 +1,12 @@
 """The run directory: config, metrics, summary, and a lock against a second launch."""
 
 import contextlib
-import fcntl
 import json
 import math
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import Any
 
 import ml_collections
 
@@ -15,13 +14,15 @@ from vrl_jax.cluster import processes
 from vrl_jax.config.table import RESULT_ROLES, with_roles
 from vrl_jax.errors import DataError, StorageError, UserError
 from vrl_jax.storage import replace_text
+from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
 
 
 class RunDirectory:
   """The open directory of one run.
 
-  Only process 0 reads and writes it, and sends what is in it to the others.
+  Only process 0 reads and writes it, and sends what is in it to the others. Before each write it verifies that it still
+  holds the lock: a directory that was removed, moved or taken over by another run is left alone.
 
   Attributes:
     path: the directory.
@@ -39,11 +40,14 @@ class RunDirectory:
   ['.lock', 'config.json', 'metrics.jsonl']
   """
 
-  def __init__(self, path: pathlib.Path, config: dict[str, Any], summary: dict[str, Any] | None):
-    """Use `open`."""
+  def __init__(
+    self, path: pathlib.Path, config: dict[str, Any], summary: dict[str, Any] | None, lock: DirectoryLock | None
+  ):
+    """Use `open`; only process 0 has a lock."""
     self.path = path
     self.config = config
     self.summary = summary
+    self._lock = lock
     self._run_started = False
 
   @classmethod
@@ -61,12 +65,13 @@ class RunDirectory:
     path = pathlib.Path(workdir)
     fields = json.loads(config.to_json_best_effort())
     with contextlib.ExitStack() as stack:
+      locks: list[DirectoryLock] = []
       created: list[pathlib.Path] = []
 
       def open_in_main():
         missing = [one for one in (path, *path.parents) if not os.path.exists(one)]
         check_same_config(path, config)  # before the lock: nothing is written into the directory of another run
-        stack.enter_context(lock(path))
+        locks.append(stack.enter_context(DirectoryLock.acquire(path)))
         created.extend(missing)
         check_same_config(path, config)
         summary = _read_summary(path / 'summary.json')
@@ -76,18 +81,19 @@ class RunDirectory:
 
       directory = None
       try:
-        directory = cls(path, fields, processes.from_main(open_in_main))
+        summary = processes.from_main(open_in_main)
+        directory = cls(path, fields, summary, locks[0] if locks else None)
         yield directory
       finally:
         if created and not (directory and directory._run_started):
-          _remove(created)
+          _remove(created, locks[0])
 
   @processes.main_only
   def start_run(self) -> None:
     """Stores the config, once it is known that the run can start."""
-    with self._storage_errors():
+    with self._writing():
       # Of an interruption, or of the shorter run: if killed now, the run has none.
-      (self.path / 'summary.json').unlink(missing_ok=True)
+      (self.locked_path / 'summary.json').unlink(missing_ok=True)
     self.write_json('config.json', self.config)
     self._run_started = True
 
@@ -99,19 +105,19 @@ class RunDirectory:
   @processes.main_only
   def write_json(self, name: str, content: Any) -> None:
     """Writes a JSON file atomically."""
-    with self._storage_errors():
-      replace_text(self.path / name, json.dumps(_plain(content), indent=2, ensure_ascii=False) + '\n')
+    with self._writing():
+      replace_text(self.locked_path / name, json.dumps(_plain(content), indent=2, ensure_ascii=False) + '\n')
 
   @processes.main_only
   def append_metrics(self, lines: list[dict[str, Any]]) -> None:
     """Adds lines to metrics.jsonl."""
-    with self._storage_errors(), open(self.path / 'metrics.jsonl', 'a') as file:
+    with self._writing(), open(self.locked_path / 'metrics.jsonl', 'a') as file:
       file.write(''.join(json.dumps(_plain(line)) + '\n' for line in lines))
 
   @processes.main_only
   def sync_metrics(self) -> None:
     """Flushes metrics.jsonl to disk, so that no checkpoint is newer than it even after a power failure."""
-    with self._storage_errors(), open(self.path / 'metrics.jsonl', 'a') as file:
+    with self._writing(), open(self.locked_path / 'metrics.jsonl', 'a') as file:
       os.fsync(file.fileno())
 
   def keep_metrics_until(
@@ -133,7 +139,7 @@ class RunDirectory:
 
   def _keep_metrics_until(self, step, logged_steps):
     path = self.path / 'metrics.jsonl'
-    with self._storage_errors():
+    with self._writing():
       text = path.read_text() if path.exists() else ''
     kept = []
     for number, line in enumerate(text.split('\n')[:-1], 1):  # a kill can leave half a line at the end
@@ -151,53 +157,48 @@ class RunDirectory:
         f'{path}: the lines up to step {step} do not match the run (see step {wrong[0]}); restore the file to resume'
       )
     if text != (kept_text := ''.join(line + '\n' for line, _ in kept)):
-      with self._storage_errors():
-        replace_text(path, kept_text)
+      with self._writing():
+        replace_text(self.locked_path / path.name, kept_text)
     return [fields for _, fields in kept]
 
+  @processes.main_only
+  def require_lock(self) -> None:
+    """Raises StorageError if this process no longer holds the directory."""
+    assert self._lock is not None  # in process 0
+    self._lock.require()
+
+  @property
+  def locked_path(self) -> pathlib.Path:
+    """Where to write, see `DirectoryLock.locked_path`; in processes other than 0, which do not write, `path`."""
+    return self._lock.locked_path if self._lock else self.path
+
   @contextlib.contextmanager
-  def _storage_errors(self):
+  def locked(self) -> Iterator[None]:
+    """Around writes that are done elsewhere: raises StorageError if the lock is lost before or during them."""
+    self.require_lock()
     try:
       yield
-    except OSError as error:
-      raise StorageError(
-        f'{self.path}: cannot be written ({error.strerror or error}); the checkpoints in it are intact'
-      ) from error
+    finally:
+      self.require_lock()  # the loss of the directory explains any other error
+
+  @contextlib.contextmanager
+  def _writing(self):
+    with self.locked():
+      try:
+        yield
+      except OSError as error:
+        raise StorageError(
+          f'{self.path}: cannot be written ({error.strerror or error}); the checkpoints in it are intact'
+        ) from error
 
 
-def _remove(created):
+def _remove(created, lock):
   """Removes the lock and empty directories; initial weights may have been stored in the others."""
-  with contextlib.suppress(OSError):
+  with contextlib.suppress(OSError, StorageError):
+    lock.require()
     (created[0] / '.lock').unlink()
     for path in created:
       path.rmdir()
-
-
-def lock(path: pathlib.Path) -> IO[str]:
-  """Creates a directory and locks it until the result is closed or the process ends.
-
-  >>> import tempfile
-  >>> with tempfile.TemporaryDirectory() as name, lock(pathlib.Path(name)):
-  ...   try:
-  ...     lock(pathlib.Path(name))
-  ...   except UserError as error:
-  ...     print(str(error).removeprefix(name))
-  : another process is running in this directory; wait for it or stop it
-  """
-  try:
-    path.mkdir(parents=True, exist_ok=True)
-    while True:
-      file = open(path / '.lock', 'a+')
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(file.fileno()), os.stat(path / '.lock')):
-          return file
-      file.close()  # a launch that failed has just removed it
-  except BlockingIOError as error:
-    file.close()
-    raise UserError(f'{path}: another process is running in this directory; wait for it or stop it') from error
-  except OSError as error:
-    raise UserError(f'{path}: cannot be written ({error.strerror}); choose another --workdir') from error
 
 
 def check_same_config(path: pathlib.Path, config: ml_collections.ConfigDict) -> None:

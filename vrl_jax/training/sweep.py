@@ -18,8 +18,9 @@ from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.storage import replace_text
 from vrl_jax.training import fingerprint
+from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.loop import train_and_evaluate
-from vrl_jax.training.run_directory import check_same_config, lock
+from vrl_jax.training.run_directory import check_same_config
 from vrl_jax.training.signals import StopRequest
 
 
@@ -82,7 +83,7 @@ def run_sweep(
   diverged: list[str] = []
   show_data = _print_changes()
   files: dict[str, pathlib.Path] = {}
-  with lock(directory) if processes.is_main() else contextlib.nullcontext():
+  with DirectoryLock.acquire(directory) if processes.is_main() else contextlib.nullcontext() as lock:
     _write_index(config, folders, directory)
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
@@ -92,6 +93,8 @@ def run_sweep(
         print(error)
         diverged.append(name)
       jax.clear_caches()  # the next run has other programs, and XLA crashes if a process holds too many
+      if lock:
+        lock.require()
     if processes.is_main():
       files = report.write_report(directory)
       print(report.comparison_table(report.read_sweep(directory)))

@@ -118,7 +118,7 @@ class Trainer:
       self._save_or_stop()
     if self._saved_step < self._step:
       self._save()
-    self._checkpoints.wait()
+    self._wait_for_checkpoint()
     return self._write_summary('finished')
 
   def _segment(self, segment: Segment) -> None:
@@ -246,7 +246,7 @@ class Trainer:
     if signum and self._step < self._experiment.periods.steps:
       if self._saved_step < self._step:
         self._save()
-      self._checkpoints.wait()
+      self._wait_for_checkpoint()
       self._write_summary('interrupted')
       stopped = f'{self._directory.path}: stopped by {signal.Signals(signum).name}'
       processes.wait_for_all()
@@ -262,6 +262,7 @@ class Trainer:
     began = time.perf_counter()
     state = to_host(self._experiment.placement.gather(self._state))
     if processes.from_main(lambda: all(bool(np.isfinite(x).all()) for x in jax.tree.leaves(state.params))):
+      self._wait_for_checkpoint()
       self._directory.sync_metrics()
       train_loss = self._last_line['train_loss'] if self._last_line else None
       metadata = {
@@ -270,9 +271,14 @@ class Trainer:
         'config': self._directory.config,
         'longer_runs_have_it': self._longer_runs_have_it,
       }
-      self._checkpoints.save(self._step, state, metadata)
+      with self._directory.locked():
+        self._checkpoints.save(self._step, state, metadata)
       self._saved_step, self._saved_rounds, self._saved_at = self._step, self._rounds, time.monotonic()
     self._saving_seconds += time.perf_counter() - began
+
+  def _wait_for_checkpoint(self) -> None:
+    with self._directory.locked():
+      self._checkpoints.wait()
 
   def _write_summary(self, status: str, **more: Any) -> dict[str, Any]:
     line = self._last_line or {'step': self._step}
