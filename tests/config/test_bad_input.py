@@ -71,6 +71,8 @@ FIELDS = [
   ('task=cubic', "task='cubic', must be one of"),
   ('task=lenet_mnist', "no field 'dataset': build it on vrl_jax.task_config('lenet_mnist')"),
   ('optimizer=adagrad', "optimizer='adagrad', must be one of sgd"),
+  ('optimizer_kwargs=0.9', 'optimizer_kwargs=0.9, must be a dict of keyword arguments'),
+  ('schedule_kwargs=[1]', 'schedule_kwargs=[1], must be a dict of keyword arguments'),
   ('batch_stats=mean', "batch_stats='mean', must be one of average, local, sync"),
   ('schedule=sometimes', "schedule='sometimes', must be one of constant"),
   ('partition=fair', "partition='fair', must be one of"),

@@ -7,6 +7,7 @@ import ml_collections
 
 from vrl_jax.cli.flags import USAGE
 from vrl_jax.cluster.join import Cluster
+from vrl_jax.config.checks import OneOf
 from vrl_jax.config.fields import common_fields
 from vrl_jax.config.files import config_names
 from vrl_jax.config.table import Field, Role
@@ -50,7 +51,7 @@ def _section(title: str, fields: Iterable[Field], config: ml_collections.ConfigD
 def _row(field, value):
   shown = '' if value is None else value
   flag = f'  --config.{field.name}={shown}'
-  text = field.help if field.choices is None else f'{field.help}: {", ".join(field.choices)}'
+  text = f'{field.help}: {field.check.allowed}' if isinstance(field.check, OneOf) else field.help
   wrapped = textwrap.wrap(text, 78)
   first = f'{flag:<40}  {wrapped[0]}' if len(flag) <= 40 else f'{flag}\n{"":42}{wrapped[0]}'
   return '\n'.join([first, *(f'{"":42}{line}' for line in wrapped[1:])])

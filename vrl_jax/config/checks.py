@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from vrl_jax.config.dotted import is_dotted
 from vrl_jax.errors import UserError
 
 
@@ -62,12 +63,14 @@ class OneOf:
 
   Attributes:
     source: the names, or `module:attribute` of something that has them.
+    dotted: an example of a dotted path, if the value may be one; '' if not.
 
   >>> OneOf(('keep', 'mean')).choices
   ['keep', 'mean']
   """
 
   source: str | Iterable[str]
+  dotted: str = ''
 
   @property
   def choices(self) -> list[str]:
@@ -76,19 +79,25 @@ class OneOf:
 
   def __call__(self, name: str, value: Any) -> None:
     """Raises UserError unless `value` is one of the names."""
-    if value not in self.choices:
-      raise UserError(f'{name}={value!r}, must be one of {", ".join(self.choices)}')
+    if value not in self.choices and not (self.dotted and is_dotted(value)):
+      raise UserError(f'{name}={value!r}, must be one of {self.allowed}')
+
+  @property
+  def allowed(self) -> str:
+    """The names, and the example of a dotted path."""
+    return ', '.join(self.choices) + (f', or a dotted path such as {self.dotted}' if self.dotted else '')
 
 
-def one_of(source: str | Iterable[str]) -> OneOf:
+def one_of(source: str | Iterable[str], dotted: str = '') -> OneOf:
   """Returns a check that a value is one of some names.
 
   Args:
     source: the names, or `module:attribute` of something that has them, which is looked up when it is needed.
+    dotted: an example of a dotted path, if the value may be one (see `vrl_jax.config.dotted`).
 
   >>> one_of('vrl_jax.data.partition:PARTITIONS')('partition', 'by_class')
   """
-  return OneOf(source)
+  return OneOf(source, dotted)
 
 
 def checked_by(function: str) -> Callable[[str, Any], None]:

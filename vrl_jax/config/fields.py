@@ -9,6 +9,7 @@ from ml_collections import config_dict
 
 from vrl_jax.algorithms import ALGORITHMS
 from vrl_jax.config.checks import finite
+from vrl_jax.config.optimizers import check_paths
 from vrl_jax.config.table import FIELDS, Field, Role, with_roles
 from vrl_jax.errors import UserError
 
@@ -184,6 +185,7 @@ _RULES = (
   _period_is_given,
   _workers_fit_the_devices,
   _nesterov_has_momentum,
+  check_paths,
   _initial_loss_has_epochs,
   _options_belong_to_the_algorithm,
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of
+from vrl_jax.config.factories import mapping
 from vrl_jax.errors import UserError
 
 
@@ -123,8 +124,29 @@ FIELDS = (
     ('max_period', None, int, 'the period doubles as the loss falls, up to this', integer(1), ('s_sgd',)),
     ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
     ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
-    ('optimizer', 'sgd', str, 'the inner optimizer', one_of('vrl_jax.config.optimizers:OPTIMIZERS')),
-    ('schedule', 'constant', str, 'schedule of the learning rate', one_of('vrl_jax.config.optimizers:SCHEDULES')),
+    (
+      'optimizer',
+      'sgd',
+      str,
+      'the inner optimizer',
+      one_of('vrl_jax.config.optimizers:OPTIMIZERS', dotted='optax.lion or my_module:make_optimizer'),
+    ),
+    ('optimizer_kwargs', None, object, 'keyword arguments of an optimizer with a dotted path, a dict', mapping),
+    (
+      'schedule',
+      'constant',
+      str,
+      'schedule of the learning rate',
+      one_of('vrl_jax.config.optimizers:SCHEDULES', dotted='optax.exponential_decay or my_module:make_schedule'),
+    ),
+    (
+      'schedule_kwargs',
+      None,
+      object,
+      'keyword arguments of a schedule with a dotted path, a dict; the values "learning_rate" and "steps" stand for '
+      'those of the run',
+      mapping,
+    ),
     ('warmup_steps', 0, int, 'steps in which the learning rate rises linearly from 0', integer(0, bits=31)),
     ('momentum', 0.0, float, 'momentum of SGD', number(below=1)),
     ('nesterov', False, bool, "Nesterov's form of momentum"),

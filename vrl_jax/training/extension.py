@@ -8,6 +8,7 @@ or measured only for the last log line, is resumed from before that round.
 from collections.abc import Mapping
 from typing import Any
 
+from vrl_jax.config.optimizers import follows_length
 from vrl_jax.engine.periods import Periods
 from vrl_jax.training.log_points import is_log_point
 
@@ -37,7 +38,7 @@ def obstacle(fields: Mapping[str, Any]) -> str:
   """
   if fields.get('period') == 'auto':
     return "period='auto' follows the length of the run"
-  if fields.get('schedule') in ('linear', 'cosine'):
+  if follows_length(fields):
     return f'schedule={fields["schedule"]!r} follows the length of the run'
   return ''
 
@@ -45,14 +46,15 @@ def obstacle(fields: Mapping[str, Any]) -> str:
 def longer_runs_have(periods: Periods, interval: float, start: int) -> bool:
   """Whether longer runs also have the last round of a run, which starts at `start`, and a log line after it.
 
-  Args:
-    periods: the rounds of the run.
-    interval: the steps between two log points.
-    start: the first step of its last round.
+    Args:
+      periods: the rounds of the run.
+      interval: the steps between two log points.
+      start: the first step of its last round.
 
-  >>> from vrl_jax.engine.periods import make_periods
-  >>> [longer_runs_have(make_periods(steps, period=4), interval=8, start=start) for steps, start in ((16, 12), (14, 12))]
-  [True, False]
+    >>> from vrl_jax.config.optimizers import follows_length
+  from vrl_jax.engine.periods import make_periods
+    >>> [longer_runs_have(make_periods(steps, period=4), interval=8, start=start) for steps, start in ((16, 12), (14, 12))]
+    [True, False]
   """
   length = periods._replace(steps=2**62).length(start)
   return start + length == periods.steps and is_log_point(start, start + length, interval)

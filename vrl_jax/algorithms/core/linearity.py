@@ -13,7 +13,7 @@ _NOISE_ADVICE = (
 )
 _ADVICE = (
   'Clip the raw gradient: precede(optax.clip_by_global_norm(1.0), vrl_sgd(optax.sgd(0.1))); for Adam and similar '
-  'optimizers use vrl_adaptive(optax.adam(0.001)). sgd, momentum, Nesterov, schedules, weight decay and masks of them '
+  'optimizers use vrl_adaptive(optax.adam(0.001)), in a config --config.algorithm=vrl_adaptive. sgd, momentum, Nesterov, schedules, weight decay and masks of them '
   'are linear; assume_linear=True skips this check'
 )
 
