@@ -1,5 +1,7 @@
 """The HTML page: its content, the command that writes it, and its controls in a real browser."""
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -63,6 +65,22 @@ def test_command_line(lenet, tmp_path, capsys):
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+def csp_source(text):
+  """The source of the content security policy that allows an inline script or style."""
+  return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_policy_allows_the_inline_script_and_style_alone(lenet, tmp_path):
+  page = report.write_report(lenet, output=tmp_path)['report'].read_text()
+  (policy,) = re.findall('<meta http-equiv="Content-Security-Policy" content="(.*?)">', page)
+  allowed = dict(part.split(' ', 1) for part in html.unescape(policy).split('; '))
+  (style,), (script,) = re.findall('<style>(.*?)</style>', page, re.S), re.findall('<script>(.*?)</script>', page, re.S)
+  none = dict.fromkeys(('default-src', 'base-uri', 'form-action'), "'none'")
+  expected = {'style-src': csp_source(style), 'script-src': csp_source(script), 'img-src': 'data:'}
+  assert allowed == none | expected
+  assert page.index(policy) < page.index('<style>') and not re.search(r'<[^>]* (style|on\w+)=', page)
+
+
 # Runs before the scripts of the page and collects their errors and violations of the content security policy.
 WATCH = """<script>
 const failures = [];
@@ -104,7 +122,10 @@ def _in_chromium(page, folder):
 @pytest.mark.skipif(not shutil.which('chromium'), reason='chromium is not installed')
 def test_controls_in_a_browser(lenet, tmp_path):
   page = report.write_report(lenet, output=tmp_path)['report']
-  text = page.read_text().replace('<head>', '<head>' + WATCH).replace('</body>', PROBE + '</body>')
+  sources = ' '.join(csp_source(re.search('>(.*)<', script, re.S).group(1)) for script in (WATCH, PROBE))
+  text = page.read_text().replace('script-src ', f'script-src {sources} ')
+  # The policy counts from its element on, so that the first of the scripts would run without its hash.
+  text = text.replace('<title>', WATCH + '<title>').replace('</body>', PROBE + '</body>')
   page.write_text(text)
   found = _in_chromium(page, tmp_path)
   assert found['failures'] == []

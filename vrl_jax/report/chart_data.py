@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vrl_jax.report import names, series, specs, style
+from vrl_jax.report.markup import Markup
 from vrl_jax.report.records import Sweep
 from vrl_jax.report.reference import Reference, fitting
 
@@ -115,10 +116,11 @@ def _short(values):
   return [float(f'{value:.5g}') if math.isfinite(value) else None for value in values]
 
 
-def as_script(value: Any) -> str:
+def as_script(value: Any) -> Markup:
   """JSON that is safe inside a script element.
 
   >>> as_script({'label': '</script>'})
   '{"label":"\\\\u003c/script>"}'
   """
-  return json.dumps(value, separators=(',', ':'), ensure_ascii=False, allow_nan=False).replace('<', '\\u003c')
+  text = json.dumps(value, separators=(',', ':'), ensure_ascii=False, allow_nan=False)
+  return Markup(text.replace('<', '\\u003c'))

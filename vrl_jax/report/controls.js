@@ -99,7 +99,8 @@ function readAt(at) {
   const main = rows.reduce((a, b) => (Math.abs(drawn.atX(a.near.x) - at) <= Math.abs(drawn.atX(b.near.x) - at) ? a : b)).near;
   const table = node('table', {});
   for (const { line, near } of rows) {
-    const row = node('tr', {}), mark = node('span', { style: `color:${line.color}`, 'aria-hidden': 'true' }, '● ');
+    const row = node('tr', {}), mark = node('span', { 'aria-hidden': 'true' }, '● ');
+    mark.style.color = line.color; // a style attribute would violate the content security policy
     const spread = line.seeds > 1 ? ` (${format(near.low)} – ${format(near.high)})` : '';
     const name = node('td', {});
     name.append(mark, line.label);

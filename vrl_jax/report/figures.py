@@ -3,10 +3,12 @@
 import json
 import os
 import pathlib
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
@@ -63,7 +65,8 @@ def comparison_figure(
     file = path.with_name(f'{path.stem}-{job.name}{path.suffix}') if len(jobs) > 1 else path
     targets = [file] if path.suffix else [path / f'{job.name}.{kind}' for kind in ('png', 'svg')]
     targets[0].parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(style.RC), np.errstate(over='ignore'), warnings.catch_warnings():
+      warnings.filterwarnings('ignore', 'Glyph .* missing')  # the page shows such a title with the fonts of the browser
       canvas = draw(flat_runs(runs), job, tuple(reference))
       for target in targets:
         canvas.savefig(target, dpi=style.DPI, metadata=_without_date(target))
@@ -80,8 +83,20 @@ def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Referenc
   >>> axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()
   ('iterations', 'train loss', 'log')
   """
-  if figure.against:
-    return draw_map(runs, figure)
+  canvas = draw_map(runs, figure) if figure.against else _draw_panels(runs, figure, reference)
+  _show_text_as_it_is(canvas)
+  return canvas
+
+
+def _show_text_as_it_is(canvas):
+  """Turns off mathtext, in which `$x^{$` is an error, for all texts but tick labels: those of log axes need it."""
+  legends = [text for legend in canvas.legends for text in legend.get_texts()]
+  labels = [text for ax in canvas.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label)]
+  for text in (*canvas.texts, *legends, *labels):
+    text.set_parse_math(False)
+
+
+def _draw_panels(runs, figure, reference):
   if field_axis.is_numeric_field(runs, figure.x[0]):
     runs = field_axis.join_along_field(runs, figure.x[0], figure.y)
   panels, columns = _panels(runs, figure)

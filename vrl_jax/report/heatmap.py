@@ -44,7 +44,8 @@ def draw_map(runs: Sequence[Run], figure: specs.Figure) -> Canvas:
   rows = _values(runs, figure.panels[0]) if figure.panels else [None]
   algorithms = list(dict.fromkeys(run.algorithm for run in runs))
   x_values, y_values = _values(runs, x), _values(runs, y)
-  worst = max((run.column(figure.y)[0] for run in runs), default=1.0)
+  initial = [run.column(figure.y)[0] for run in runs]
+  worst = max((value for value in initial if 0 < value < np.inf), default=1.0)
   norm = LogNorm(worst * 10.0**-_DECADES, worst, clip=True)
   size = (min(style.WIDTH, 1.3 + 2.6 * len(algorithms)), 0.6 + 1.75 * len(rows))
   canvas = Canvas(figsize=size, layout='constrained')
@@ -65,8 +66,8 @@ def draw_map(runs: Sequence[Run], figure: specs.Figure) -> Canvas:
       if crosses:
         ax.plot([c for _, c in crosses], [r for r, _ in crosses], 'x', color='#333333', markersize=5, clip_on=False)
       ax.grid(False)
-      ax.set_xticks(range(len(x_values)), map(names.format_value, x_values))
-      ax.set_yticks(range(len(y_values)), map(names.format_value, y_values))
+      ax.set_xticks(range(len(x_values)), map(_tick, x_values))
+      ax.set_yticks(range(len(y_values)), map(_tick, y_values))
       setting = '' if row is None else f', {names.setting(figure.panels[0], row)}'
       ax.set_title(f'{names.algorithm(algorithm)}{setting}')
   for ax in axes[-1]:
@@ -79,5 +80,9 @@ def draw_map(runs: Sequence[Run], figure: specs.Figure) -> Canvas:
   return canvas
 
 
+def _tick(value):
+  return names.format_value(value).replace('$', r'\$')  # no mathtext
+
+
 def _values(runs, field):
-  return sorted({series.key(run.setting(field)): run.setting(field) for run in runs}.values())
+  return series.ordered({series.key(run.setting(field)): run.setting(field) for run in runs}.values())

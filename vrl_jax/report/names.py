@@ -1,6 +1,7 @@
 """Display names of algorithms, metrics and config fields, and the format of numbers in tables and figures."""
 
 import math
+import re
 
 ALGORITHMS = {
   's_sgd': 'S-SGD',
@@ -69,6 +70,19 @@ def setting(field: str, value: object) -> str:
   ('k = 20', 'b = 10')
   """
   return f'{FIELDS.get(field, field)} = {format_value(value)}'
+
+
+# Control characters other than tab and newline, and code points that UTF-8 or XML do not have.
+_UNPRINTABLE = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
+
+
+def printable(text: str) -> str:
+  """A text that can be written to any file, page and terminal: other characters are shown as their escape sequences.
+
+  >>> printable('Δ is no control character'), printable('lone \\ud800, \\x1b[2J')
+  ('Δ is no control character', 'lone \\\\ud800, \\\\x1b[2J')
+  """
+  return _UNPRINTABLE.sub(lambda match: match[0].encode('unicode_escape').decode(), text)
 
 
 def format_value(value: object) -> str:

@@ -58,7 +58,8 @@ class Run:
 
   def column(self, key: str) -> np.ndarray:
     """The values of a metric, one per log point, NaN if missing. Accuracies are in percent."""
-    return self._percent(key) * np.array([line.get(key, math.nan) for line in self.metrics], float)
+    with np.errstate(over='ignore'):
+      return self._percent(key) * np.array([line.get(key, math.nan) for line in self.metrics], float)
 
   def final(self, key: str) -> float | None:
     """The last value of a metric; None if the run never logged it."""
@@ -82,6 +83,7 @@ class Sweep:
     runs: the runs, in the order of the sweep.
     figures: the figure specs, see `vrl_jax.report.comparison_figure`; empty for the default figures.
     missing: the names of runs that the sweep lists and that have no directory yet.
+    unreadable: the errors of runs that were left out because their files are damaged.
 
   >>> runs = tuple(Run(f'k={k}', {'algorithm': 'vrl_sgd', 'period': k}, ({'step': k},)) for k in (5, 10))
   >>> [run.name for run in Sweep('periods', runs, missing=('k=20',)).runs]
@@ -92,15 +94,21 @@ class Sweep:
   runs: tuple[Run, ...]
   figures: tuple[Mapping[str, Any], ...] = ()
   missing: tuple[str, ...] = ()
+  unreadable: tuple[str, ...] = ()
 
 
 def to_number(value: object) -> float:
-  """A JSON value as a float; NaN if it is not a number.
+  """A JSON value as a float; NaN if it is not a number, infinite if it is beyond the range of floats.
 
-  >>> to_number(2), to_number(None), to_number('text')
-  (2.0, nan, nan)
+  >>> to_number(2), to_number(None), to_number('text'), to_number(10**400)
+  (2.0, nan, nan, inf)
   """
-  return float(value) if isinstance(value, (bool, int, float)) else math.nan
+  if not isinstance(value, (bool, int, float)):
+    return math.nan
+  try:
+    return float(value)
+  except OverflowError:
+    return math.inf if value > 0 else -math.inf
 
 
 def flat_runs(runs: Sweep | Run | Iterable[Run]) -> tuple[Run, ...]:

@@ -6,14 +6,19 @@ each run, and these directories.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from vrl_jax import errors
-from vrl_jax.report.records import Run, Sweep, to_number
+from vrl_jax.report import json_files
+from vrl_jax.report.names import printable
+from vrl_jax.report.records import Run, Sweep
+
+_T = TypeVar('_T')
 
 
 def read_run(folder: str | os.PathLike, name: str | None = None, overrides: Mapping[str, Any] | None = None) -> Run:
@@ -39,19 +44,29 @@ def read_run(folder: str | os.PathLike, name: str | None = None, overrides: Mapp
   ('mine', 'unfinished', 0.5)
   """
   folder = pathlib.Path(folder)
-  config = _flatten(overrides or {}) | _flatten(_read_json(folder / 'config.json', dict))
+  config = _flatten(overrides or {}) | _flatten(json_files.read_object(folder / 'config.json'))
   summary, partition = folder / 'summary.json', folder / 'partition.json'
   return Run(
-    name=name or folder.resolve().name,
+    name=printable(name or folder.resolve().name),
     config=config,
-    metrics=_read_metrics(folder / 'metrics.jsonl'),
-    summary=_read_json(summary, dict) if summary.exists() else {},
-    partition=_read_partition(partition) if partition.exists() else None,
+    metrics=json_files.read_metrics(folder / 'metrics.jsonl'),
+    summary=json_files.read_object(summary) if summary.exists() else {},
+    partition=json_files.read_partition(partition) if partition.exists() else None,
   )
 
 
-def read_sweep(folder: str | os.PathLike) -> Sweep:
+def read_sweep(folder: str | os.PathLike, skip_unreadable: bool = False) -> Sweep:
   """Reads a sweep directory: the runs listed in `sweep.json`, or else all sub-directories that contain a run.
+
+  Args:
+    folder: the sweep directory.
+    skip_unreadable: leave out damaged runs, as long as one can be read; `Sweep.unreadable` then has the errors.
+
+  Returns:
+    The sweep.
+
+  Raises:
+    DataError: a file is missing or invalid.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -63,33 +78,75 @@ def read_sweep(folder: str | os.PathLike) -> Sweep:
   ['s_sgd', 'vrl_sgd']
   """
   folder = pathlib.Path(folder)
-  if not folder.is_dir():
+  if not os.path.isdir(folder):
     raise errors.DataError(f'{folder}: no such directory')
   path = folder / 'sweep.json'
-  sweep = _read_json(path, dict) if path.exists() else {}
-  listed = sweep.get('runs') or [{'name': found.parent.name} for found in sorted(folder.glob('*/config.json'))]
-  if not all(isinstance(entry, dict) and isinstance(entry.get('name'), str) for entry in listed):
-    raise errors.DataError(f'{path}: "runs" must be a list of objects with a "name"')
-  place = lambda entry: folder / str(entry.get('folder', entry['name']))
-  started = [entry for entry in listed if (place(entry) / 'config.json').exists()]
+  sweep = json_files.read_object(path) if path.exists() else {}
+  entries = _entries(path, sweep.get('runs') or [])
+  entries = entries or [
+    _Entry(found.parent.name, found.parent.name, {}) for found in sorted(folder.glob('*/config.json'))
+  ]
+  # `os.path.exists` is also false for a name that is too long.
+  started = [entry for entry in entries if os.path.exists(folder / entry.folder / 'config.json')]
   if not started:
     raise errors.DataError(
       f'{folder}: neither a run (no config.json) nor a sweep (no sub-directory with a config.json)'
     )
-  figures = sweep.get('figure') or ()
-  figures = (figures,) if isinstance(figures, dict) else tuple(figures)
-  if not all(isinstance(spec, dict) for spec in figures):
+  figures = sweep.get('figure') or []
+  figures = [figures] if isinstance(figures, dict) else figures
+  if not isinstance(figures, list) or not all(isinstance(spec, dict) for spec in figures):
     raise errors.DataError(f'{path}: "figure" must be an object or a list of objects')
+  readers = [functools.partial(read_run, folder / entry.folder, entry.name, entry.overrides) for entry in started]
+  runs, unreadable = _collect(readers, skip_unreadable)
   return Sweep(
-    title=str(sweep.get('title') or folder.resolve().name),
-    runs=tuple(read_run(place(entry), entry['name'], entry.get('overrides')) for entry in started),
-    figures=figures,
-    missing=tuple(entry['name'] for entry in listed if entry not in started),
+    title=printable(str(sweep.get('title') or folder.resolve().name)),
+    runs=tuple(runs),
+    figures=tuple(figures),
+    missing=tuple(entry.name for entry in entries if entry not in started),
+    unreadable=tuple(map(str, unreadable)),
   )
 
 
-def read_any(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Sweep:
-  """Reads one or several run or sweep directories into one comparison.
+class _Entry(NamedTuple):
+  """A run of a sweep: its name, its directory and the fields in which it differs."""
+
+  name: str
+  folder: str
+  overrides: Mapping[str, Any]
+
+
+def _entries(path: pathlib.Path, runs: object) -> list[_Entry]:
+  entries = []
+  for run in runs if isinstance(runs, list) else [runs]:
+    if not isinstance(run, dict) or not isinstance(run.get('name'), str):
+      raise errors.DataError(f'{path}: "runs" must be a list of objects with a "name"')
+    entry = _Entry(run['name'], run.get('folder') or run['name'], run.get('overrides') or {})
+    if not isinstance(entry.folder, str):
+      raise errors.DataError(f'{path}: "folder" of {entry.name!r} must be a string')
+    if not isinstance(entry.overrides, dict):
+      raise errors.DataError(f'{path}: "overrides" of {entry.name!r} must be an object')
+    entries.append(entry)
+  return entries
+
+
+def _collect(readers: Iterable[Callable[[], _T]], skip_unreadable: bool) -> tuple[list[_T], list[errors.DataError]]:
+  """What can be read, and the errors of the rest; raises the first error if nothing can be, or if none is allowed."""
+  found: list[_T] = []
+  unreadable: list[errors.DataError] = []
+  for read in readers:
+    try:
+      found.append(read())
+    except errors.DataError as error:
+      if not skip_unreadable:
+        raise
+      unreadable.append(error)
+  if not found:
+    raise unreadable[0]
+  return found, unreadable
+
+
+def read_any(paths: str | os.PathLike | Iterable[str | os.PathLike], skip_unreadable: bool = False) -> Sweep:
+  """Reads one or several run or sweep directories into one comparison; `skip_unreadable` as in `read_sweep`.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -104,12 +161,10 @@ def read_any(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Sweep:
   folders = [pathlib.Path(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
   if not folders:
     raise errors.UserError('no run or sweep directory was given')
-  parts = []
-  for path in folders:
-    is_run = (path / 'config.json').exists() and not (path / 'sweep.json').exists()
-    run = read_run(path) if is_run else None
-    parts.append(Sweep(run.name, (run,)) if run else read_sweep(path))
-  if len(parts) == 1:
+  parts, unreadable = _collect(
+    (functools.partial(_read_one, path, skip_unreadable) for path in folders), skip_unreadable
+  )
+  if len(folders) == 1:
     return parts[0]
   names = [run.name for part in parts for run in part.runs]
 
@@ -121,59 +176,15 @@ def read_any(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> Sweep:
     runs=tuple(dataclasses.replace(run, name=distinct(part, run)) for part in parts for run in part.runs),
     figures=tuple({json.dumps(spec): spec for part in parts for spec in part.figures}.values()),
     missing=tuple(name for part in parts for name in part.missing),
+    unreadable=(*map(str, unreadable), *(message for part in parts for message in part.unreadable)),
   )
 
 
-def _read_text(path):
-  try:
-    return path.read_text(encoding='utf-8')
-  except FileNotFoundError:
-    raise errors.DataError(f'{path}: no such file') from None
-  except (OSError, UnicodeDecodeError) as error:
-    raise errors.DataError(f'{path}: cannot be read ({error})') from None
-
-
-def _read_json(path, kind):
-  try:
-    value = json.loads(_read_text(path))
-  except json.JSONDecodeError as error:
-    raise errors.DataError(f'{path}: is not JSON (line {error.lineno}: {error.msg})') from None
-  if not isinstance(value, kind):
-    raise errors.DataError(f'{path}: is a JSON {type(value).__name__}, must be a {kind.__name__}')
-  return value
-
-
-def _read_metrics(path):
-  text = _read_text(path)
-  lines, rows = text.split('\n'), list[dict[str, float]]()
-  for number, line in enumerate(lines, start=1):
-    if not line.strip():
-      continue
-    try:
-      row = json.loads(line)
-    except json.JSONDecodeError:
-      if number == len(lines):  # A last line without newline: the run was killed, or is writing it now.
-        break
-      raise errors.DataError(f'{path}: line {number} is not JSON: {line[:40]!r}') from None
-    if not isinstance(row, dict) or not isinstance(row.get('step'), (int, float)):
-      raise errors.DataError(f'{path}: line {number} must be an object with a "step"')
-    while rows and rows[-1]['step'] >= row['step']:  # A resumed run repeats the steps after the checkpoint.
-      rows.pop()
-    rows.append({key: to_number(value) for key, value in row.items() if not isinstance(value, (str, list, dict))})
-  if not rows:
-    raise errors.DataError(f'{path}: has no log points yet')
-  return tuple(rows)
-
-
-def _read_partition(path):
-  value = _read_json(path, dict)
-  table, names = value.get('table'), value.get('class_names')
-  if not table or not isinstance(table, list) or not all(isinstance(row, list) for row in table):
-    raise errors.DataError(f'{path}: must have a "table" of examples per worker and class')
-  names = names or range(len(table[0]))
-  if any(len(row) != len(names) for row in table):
-    raise errors.DataError(f'{path}: the rows of "table" and "class_names" must have equal lengths')
-  return {'table': table, 'class_names': [str(name) for name in names], 'dropped': value.get('dropped', 0)}
+def _read_one(path, skip_unreadable):
+  if os.path.exists(path / 'config.json') and not os.path.exists(path / 'sweep.json'):
+    run = read_run(path)
+    return Sweep(run.name, (run,))
+  return read_sweep(path, skip_unreadable)
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:

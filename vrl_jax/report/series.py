@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,17 @@ def key(value: object) -> str:
   '{"a": [2, null], "b": 1}'
   """
   return json.dumps(value, sort_keys=True, default=str)
+
+
+def ordered(values: Iterable[Any]) -> list[Any]:
+  """Config values in ascending order; values of several types in the order of their types.
+
+  >>> ordered([20, 5, None, 2.5, 'auto'])
+  [2.5, 5, 20, None, 'auto']
+  """
+  kind = lambda value: '' if isinstance(value, int | float) else type(value).__name__
+  comparable = lambda value: value if isinstance(value, int | float | str) else key(value)
+  return sorted(values, key=lambda value: (kind(value), comparable(value)))
 
 
 def ignores(run: Run, field: str) -> bool:

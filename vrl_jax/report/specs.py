@@ -65,6 +65,21 @@ def figures(runs: Sweep | Sequence[Run], spec: Mapping[str, Any] | Sequence[Mapp
   return [_checked(one, runs) for one in spec] if spec else _defaults(runs)
 
 
+def _is_text(value):
+  return isinstance(value, str)
+
+
+def _is_text_or_texts(value):
+  return _is_text(value) or (isinstance(value, list | tuple) and all(map(_is_text, value)))
+
+
+_KINDS = (
+  dict.fromkeys(('name', 'y', 'title', 'against'), (_is_text, 'a string'))
+  | dict.fromkeys(('x', 'panels'), (_is_text_or_texts, 'a string or a list of strings'))
+  | {'log_y': (lambda value: isinstance(value, bool | int), 'true or false')}
+)
+
+
 def is_log(metric: str) -> bool:
   """Whether the axis of a metric is logarithmic by default.
 
@@ -91,9 +106,13 @@ def _checked(spec, runs):
   unknown = set(spec) - set(Figure._fields)
   if unknown:
     raise errors.UserError(f'figure: unknown field {min(unknown)!r}, must be one of {", ".join(Figure._fields)}')
+  for field, value in spec.items():
+    is_valid, words = _KINDS[field]
+    if value is not None and not is_valid(value):
+      raise errors.UserError(f'figure: {field}={value!r:.80}, must be {words}')
   default = _defaults(runs)[0] if _defaults(runs) else Figure('figure', 'step_loss', ('step',))
-  y = spec.get('y', default.y)
-  x = _tuple(spec.get('x', default.x))
+  y = spec.get('y') or default.y
+  x = _tuple(spec.get('x') or default.x)
   panels = _tuple(spec.get('panels') or ())
   metrics = sorted({key for run in runs for line in run.metrics for key in line})
   for key in (y, *x):

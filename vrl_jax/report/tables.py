@@ -1,7 +1,6 @@
 """The comparison table: one row per setting, with mean and standard deviation over its seeds."""
 
 import collections
-import html
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 from vrl_jax import errors
 from vrl_jax.report import names, series
+from vrl_jax.report.markup import element
 from vrl_jax.report.records import Run, Sweep, flat_runs
 
 
@@ -23,6 +23,10 @@ def _final(key):
   return lambda run, runs: run.final(key)
 
 
+def _count(value):
+  return f'{value:,.0f}' if value < 1e15 else f'{value:.1e}'
+
+
 def loss_ratio(run: Run, runs: Sequence[Run]) -> float | None:
   """The final loss divided by S-SGD's with the same settings and seed, or by its mean over the seeds.
 
@@ -35,7 +39,7 @@ def loss_ratio(run: Run, runs: Sequence[Run]) -> float | None:
   same_seed = [other for other in baselines if other.config.get('seed') == run.config.get('seed')]
   finals = [other.final('train_loss') for other in same_seed or baselines]
   losses = [value for value in finals if value is not None]
-  base = statistics.fmean(losses) if losses and len(losses) == len(finals) else math.nan
+  base = _mean(losses) if losses and len(losses) == len(finals) else math.nan
   loss = run.final('train_loss')
   return loss / base if loss is not None and math.isfinite(base) and base > 0 else None
 
@@ -45,9 +49,9 @@ _COLUMNS = (
   _Column('test acc. %', _final('test_accuracy'), lambda value: f'{value:.2f}', max),
   _Column('distance', _final('distance_to_optimum'), lambda value: names.format_number(value, 3), min),
   _Column('× S-SGD', loss_ratio, lambda value: f'{value:.2f}' if value < 1e4 else f'{value:.1e}'),
-  _Column('comm.', _final('communications'), lambda value: f'{value:,.0f}'),
+  _Column('comm.', _final('communications'), _count),
   _Column('sent', _final('bytes_communicated'), names.format_bytes),
-  _Column('seconds', _final('seconds'), lambda value: f'{value:,.0f}' if value >= 100 else f'{value:.1f}'),
+  _Column('seconds', _final('seconds'), lambda value: _count(value) if value >= 100 else f'{value:.1f}'),
 )
 
 
@@ -109,7 +113,7 @@ def make_table(runs: Sequence[Run]) -> Table:
   """
   fields = series.facets(runs)
   lines = series.make_lines(runs, fields)
-  titles, cells, best = ['run'], [[line.name] for line in lines], [[False] for _ in lines]
+  titles, cells, best = ['run'], [[' '.join(line.name.split())] for line in lines], [[False] for _ in lines]
   for column in _COLUMNS:
     values = [[column.value(run, runs) for run in line.runs] for line in lines]
     values = [[v for v in row if v is not None] for row in values]
@@ -130,7 +134,7 @@ def make_table(runs: Sequence[Run]) -> Table:
 def _winners(lines, values, column, fields):
   if column.better is None:
     return set()
-  means = {id(line): statistics.fmean(row) if row else math.nan for line, row in zip(lines, values)}
+  means = {id(line): _mean(row) if row else math.nan for line, row in zip(lines, values)}
   winners = set()
   for i, line in enumerate(lines):
     here = series.lines_at(lines, fields, series.field_keys(line.runs[0], fields))
@@ -150,13 +154,23 @@ def _winners(lines, values, column, fields):
 def _cell(values, show):
   if not values:
     return '–'
-  mean = show(statistics.fmean(values))
+  mean = show(_mean(values))
   if len(values) == 1 or max(values) == min(values) or not all(map(math.isfinite, values)):
     return mean
-  deviation = statistics.stdev(values)
+  try:
+    deviation = statistics.stdev(values)
+  except OverflowError:
+    return mean
   # With as many decimals as the mean.
   plain = mean.replace(',', '').replace('.', '', 1).isdigit()
   return f'{mean} ± ' + (f'{deviation:.{len(mean.partition(".")[2])}f}' if plain else show(deviation))
+
+
+def _mean(values):
+  try:
+    return statistics.fmean(values)
+  except (OverflowError, ValueError):  # beyond the range of floats, or inf - inf
+    return math.nan
 
 
 def _text(table):
@@ -173,16 +187,20 @@ def _markdown(table):
   words = ('run', 'status')
   rule = ['---' if title in words else '---:' for title in table.titles]
   rows = [
-    [f'**{cell}**' if bold else cell.replace('|', '\\|') for cell, bold in zip(row, bolds)]
+    [f'**{cell}**' if bold else cell for cell, bold in zip(map(_markdown_cell, row), bolds)]
     for row, bolds in zip(table.rows, table.best)
   ]
   return '\n'.join('| ' + ' | '.join(row) + ' |' for row in (table.titles, rule, *rows))
 
 
+def _markdown_cell(cell):
+  return cell.replace('|', '\\|').replace('<', '\\<')
+
+
 def _html(table):
-  head = ''.join(f'<th scope="col">{html.escape(title)}</th>' for title in table.titles)
-  body = ''
+  head = element('tr', [element('th', title, scope='col') for title in table.titles])
+  rows = []
   for (name, *cells), (_, *bolds) in zip(table.rows, table.best):
-    shown = [f'<strong>{html.escape(cell)}</strong>' if bold else html.escape(cell) for cell, bold in zip(cells, bolds)]
-    body += f'<tr><th scope="row">{html.escape(name)}</th>' + ''.join(f'<td>{cell}</td>' for cell in shown) + '</tr>\n'
-  return f'<table class="numbers"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'
+    shown = [element('td', element('strong', cell) if bold else cell) for cell, bold in zip(cells, bolds)]
+    rows.append(element('tr', element('th', name, scope='row'), shown))
+  return element('table', element('thead', head), element('tbody', rows), class_='numbers')
