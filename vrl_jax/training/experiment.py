@@ -1,5 +1,6 @@
 """Builds everything that a config describes: task, partition, feed, algorithm, engine and initial model."""
 
+import functools
 import inspect
 import math
 import pathlib
@@ -13,7 +14,7 @@ from vrl_jax.accounting.theory import auto_period
 from vrl_jax.accounting.traffic import Traffic, traffic, with_batch_stats
 from vrl_jax.algorithms import ALGORITHMS, Algorithm, precede
 from vrl_jax.algorithms.core.axes import AXES
-from vrl_jax.cluster import consistency
+from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import algorithm_options
 from vrl_jax.config.optimizers import clipping, inner_optimizer
 from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
@@ -105,12 +106,18 @@ class Experiment(NamedTuple):
     return text
 
 
-def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> Experiment:
+def make_experiment(
+  config: ml_collections.ConfigDict, shared: pathlib.Path, workdir: pathlib.Path | None = None
+) -> Experiment:
   """Builds what the config describes.
 
   Args:
     config: a complete config.
     shared: the directory of the initial weights, which other runs may share.
+    workdir: the run directory; its checkpoints must be of the same data. None if there is none.
+
+  Raises:
+    UserError: the config does not describe an experiment, or the data are not those of the checkpoints.
 
   >>> from vrl_jax.config.files import load_config
   >>> experiment = make_experiment(load_config('quadratic'), pathlib.Path('.'))
@@ -124,6 +131,8 @@ def make_experiment(config: ml_collections.ConfigDict, shared: pathlib.Path) -> 
   if not placement.is_local:
     consistency.require_same(data)
     placement.connect_processes()
+  if workdir is not None:
+    processes.from_main(functools.partial(fingerprint.require_same_data, workdir, data, config.data_dir))
   partition = make_partition(config, task.labels)
   stream = index_stream(partition, config.batch_size, config.seed)
   steps_per_epoch = stream.steps_per_epoch

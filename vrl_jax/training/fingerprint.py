@@ -1,4 +1,4 @@
-"""The config, code and data of a run, in a form that its processes can compare."""
+"""The config, code and data of a run, in a form that its processes can compare and its checkpoints store."""
 
 import functools
 import importlib.metadata
@@ -12,8 +12,10 @@ import numpy as np
 
 import vrl_jax
 from vrl_jax.config.table import Role, role_of
+from vrl_jax.errors import DataError, ForeignCheckpoint
 from vrl_jax.storage import checksum
 from vrl_jax.tasks.task import Task
+from vrl_jax.training.restore import read_metadata, stored_steps
 
 _PACKAGE = pathlib.Path(vrl_jax.__file__).parent
 
@@ -45,6 +47,52 @@ def data_fields(task: Task) -> dict[str, str]:
     for path, x in jax.tree_util.tree_leaves_with_path(trees)
   ]
   return {f'data {name}': f'{x.dtype}{list(x.shape)} {checksum(x):08x}' for name, x in leaves}
+
+
+def require_same_data(workdir: pathlib.Path, data: dict[str, str], data_dir: str | None = None) -> None:
+  """Raises ForeignCheckpoint if the newest checkpoint of a run is of other data.
+
+  Checkpoints of commit 14bef54 and earlier have no fingerprint of the data, and are of any.
+
+  Args:
+    workdir: the run directory.
+    data: `data_fields` of the task.
+    data_dir: where the data were found, for the message.
+
+  >>> import tempfile
+  >>> from vrl_jax.training.checkpoint import CheckpointWriter
+  >>> metadata = {'train_loss': 0.5, 'seconds': 1.5, 'config': {}, 'data': {'data labels': 'int32[60000] fe3c2bd5'}}
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   workdir = pathlib.Path(name)
+  ...   with CheckpointWriter.open(workdir) as writer:
+  ...     writer.save(40, {'x': np.zeros(8)}, metadata)
+  ...   require_same_data(workdir, metadata['data'])
+  ...   try:
+  ...     require_same_data(workdir, {'data labels': 'int32[60000] 66b5b1ae'})
+  ...   except ForeignCheckpoint as error:
+  ...     print(str(error).removeprefix(name).split('; ')[0])
+  : the checkpoint of step 40 is from other data: data labels=int32[60000] fe3c2bd5 there and int32[60000] 66b5b1ae now
+  """
+  for step in reversed(stored_steps(workdir)):
+    try:
+      metadata = read_metadata(workdir, step)
+    except DataError:  # reported when the run is restored
+      continue
+    stored = metadata.get('data', data)
+    names = sorted(stored.keys() | data.keys())
+    differing = [
+      f'{name}={stored.get(name)} there and {data.get(name)} now'
+      for name in names
+      if stored.get(name) != data.get(name)
+    ]
+    if not differing:
+      return
+    if data_dir != (data_dir_there := metadata['config'].get('data_dir')):
+      differing.append(f'data_dir={data_dir_there!r} there and {data_dir!r} now')
+    raise ForeignCheckpoint(
+      f'{workdir}: the checkpoint of step {step} is from other data: {"; ".join(differing)}; '
+      'restore the data to resume, or choose another --workdir'
+    )
 
 
 @functools.cache

@@ -76,7 +76,7 @@ def train_and_evaluate(
     if directory.summary and directory.summary['status'] == 'diverged':
       processes.wait_for_all()
       raise Diverged(directory.summary['message'], everywhere=True)
-    experiment = make_experiment(config, directory.shared)
+    experiment = make_experiment(config, directory.shared, directory.path)
     evaluator = Evaluator(experiment)
     start = find_start(config, experiment, directory)
     print(experiment.describe(config, start.step))

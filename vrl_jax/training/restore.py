@@ -64,8 +64,9 @@ def read_metadata(workdir: pathlib.Path, step: int) -> dict[str, Any]:
   """Reads the metadata of a checkpoint.
 
   Returns:
-    `seconds` of training, `train_loss`, `time` (when it was written), `config`, `leaves` (see `describe_leaves`), and
-    `longer_runs_have_it`, whether a run of more steps passes through the same state.
+    `seconds` of training, `train_loss`, `time` (when it was written), `config`, `data` (see `data_fields` in
+    fingerprint.py), `leaves` (see `describe_leaves`), and `longer_runs_have_it`, whether a run of more steps passes
+    through the same state.
 
   Raises:
     DataError: it is damaged.

@@ -269,6 +269,7 @@ class Trainer:
         'seconds': self._seconds(),
         'train_loss': train_loss,
         'config': self._directory.config,
+        'data': self._experiment.data,
         'longer_runs_have_it': self._longer_runs_have_it,
       }
       with self._directory.locked():
