@@ -1,7 +1,14 @@
 """The documentation: `make docs`."""
 
+import pathlib
+import tomllib
+
+_PROJECT = tomllib.loads(pathlib.Path(__file__).parents[1].joinpath('pyproject.toml').read_text())['project']
+
 project = 'VRL-JAX'
 author = 'the VRL-JAX authors'
+copyright = f'2026, {author}'
+release = _PROJECT['version']
 extensions = [
   'myst_parser',
   'sphinx.ext.autodoc',
@@ -10,13 +17,21 @@ extensions = [
   'sphinx-mathjax-offline',
 ]
 exclude_patterns = ['_build']
-myst_enable_extensions = ['dollarmath']
+myst_enable_extensions = ['deflist', 'dollarmath']
 myst_heading_anchors = 3
 html_theme = 'furo'
-html_title = 'VRL-JAX'
+html_title = f'VRL-JAX {release}'
+html_static_path = ['_static']
+html_css_files = ['custom.css']
+html_theme_options = {
+  'source_repository': _PROJECT['urls']['Repository'],
+  'source_branch': 'main',
+  'source_directory': 'docs/',
+}
 default_role = 'code'  # docstrings say `name`
 autodoc_member_order = 'bysource'
 autodoc_typehints = 'signature'
+autodoc_typehints_format = 'short'
 autodoc_preserve_defaults = True
 add_module_names = False
 napoleon_use_ivar = True
@@ -24,18 +39,22 @@ napoleon_use_rtype = False
 
 
 def setup(app):
-  """Generates the entries of the algorithms on the API page, so that a new algorithm needs none."""
+  """Generates the entries of the algorithms, so that a new algorithm needs none."""
   app.connect('source-read', _list_algorithms)
 
 
 def _list_algorithms(app, docname, source):
   del app
-  if docname == 'api':
-    import vrl_jax
+  if docname == 'api/algorithms':
+    from vrl_jax import algorithms
 
-    objects = {name: value for name, value in vars(vrl_jax).items() if name[0] != '_' and callable(value)}
-    names = [name for name, value in objects.items() if value.__module__.startswith('vrl_jax.')]
-    names.remove('Algorithm')  # it has its own entry
-    functions = [f'.. autofunction:: {name}' for name in names if name.islower()]
-    classes = [f'.. autoclass:: {name}' for name in names if not name.islower()]
-    source[0] = source[0].replace('ALGORITHM ENTRIES', '\n'.join(functions + classes))
+    factories = [factory.__name__ for factory in algorithms.ALGORITHMS.values()]
+    listed = {'ALGORITHMS', 'AXIS', 'Algorithm'}  # they have their own entries
+    others = [name for name in algorithms.__all__ if name not in listed and name not in factories]
+    entries = {
+      'FACTORY ENTRIES': [f'.. autofunction:: {name}' for name in factories],
+      'COMBINATOR ENTRIES': [f'.. autofunction:: {name}' for name in others if name.islower()],
+      'STATE ENTRIES': [f'.. autoclass:: {name}' for name in others if not name.islower()],
+    }
+    for place, lines in entries.items():
+      source[0] = source[0].replace(place, '\n'.join(lines))
