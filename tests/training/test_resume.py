@@ -115,7 +115,7 @@ def test_another_config_is_refused_with_the_differing_fields(uninterrupted):
 def test_an_incomplete_last_line_of_a_killed_run_is_logged_again(uninterrupted, tmp_path, monkeypatch):
   stop_at(monkeypatch, tmp_path, 21)
   path = tmp_path / 'metrics.jsonl'
-  path.write_text(path.read_text() + '{"step": 25, "epo')
+  path.write_bytes(path.read_bytes() + b'{"step": 25, "epo\xff')
   train_and_evaluate(small_config(), tmp_path)
   assert_same_run(tmp_path, uninterrupted)
 

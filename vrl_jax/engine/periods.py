@@ -50,16 +50,6 @@ class Periods(NamedTuple):
     current = self.stages[-1][1] if self.stages else self.period
     return self if wanted == current else self._replace(stages=(*self.stages, (step, wanted)))
 
-  def adapted_to(self, logged: Iterable[tuple[int, float]]) -> 'Periods':
-    """The periods with the stages that follow from the logged (step, training loss) pairs, if `max_period` is set.
-
-    >>> Periods(steps=10, period=2, first_period=2, max_period=8).adapted_to([(0, 4.0), (6, 1.0)]).stages
-    ((6, 4),)
-    """
-    if self.max_period is None:
-      return self
-    return self._replace(stages=stages_from_losses(self.period, logged, self.max_period))
-
   def rounds(self, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yields (first step, length) of every round from `start` on.
 

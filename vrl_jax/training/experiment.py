@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -72,10 +71,6 @@ class Experiment(NamedTuple):
     names = [str(name) for name in self.task.class_names]
     table = class_table(self.partition, self.task.labels, len(names))
     return {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
-
-  def periods_after(self, lines: list[dict[str, Any]]) -> Periods:
-    """The rounds, as far as these log lines determine them: if the period follows the loss, up to the next log point."""
-    return self.periods.adapted_to((line['step'], line.get('train_loss', math.nan)) for line in lines)
 
   def facts(self) -> dict[str, Any]:
     """Numbers that the config leaves open, for summary.json."""

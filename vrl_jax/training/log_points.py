@@ -62,26 +62,62 @@ def is_log_point(start: int, end: int, interval: float) -> bool:
   return after > before
 
 
-def logged_steps(periods: Periods, interval: float, until: int, every_step: bool = False) -> list[int]:
-  """The steps from 0 to `until` that have a log line.
+class LogSteps:
+  """The steps of a run's log lines, one after the other; where the period follows the loss, each line decides the next.
 
-  Args:
-    periods: the rounds of the run.
-    interval: as in `segments`.
-    until: the last step to list.
-    every_step: whether all steps of a measured round are logged, and not only its last.
+  Attributes:
+    next_step: the step of the next log line; None after the last.
+    periods: the rounds, as far as the log lines so far determine them.
+    first_loss: the training loss of the first line; NaN before.
 
   >>> from vrl_jax.engine.periods import make_periods
-  >>> logged_steps(make_periods(steps=22, period=4), interval=9, until=22)
-  [0, 12, 20, 22]
+  >>> steps = LogSteps(make_periods(steps=22, period=4), interval=9)
+  >>> for step in steps.until(20):
+  ...   print(step)
+  ...   steps.add(train_loss=0.5)
+  0
+  12
+  20
+  >>> steps.next_step
+  22
   """
-  steps = [0]
-  for segment in segments(periods, interval):
-    if steps[-1] >= until:
-      break
-    start, length = segment.logged
-    steps += range(start + 1, start + length + 1) if every_step else [start + length]
-  return [step for step in steps if step <= until]
+
+  def __init__(self, periods: Periods, interval: float, every_step: bool = False):
+    """Starts before the first line.
+
+    Args:
+      periods: the rounds of the run before any line is known.
+      interval: as in `segments`.
+      every_step: whether all steps of a measured round are logged, and not only its last.
+    """
+    self.next_step: int | None = 0
+    self.periods = periods
+    self.first_loss = math.nan
+    self._interval = interval
+    self._every_step = every_step
+    self._round_end = 0
+
+  def until(self, step: int) -> Iterator[int]:
+    """Yields the next step as long as it is at most `step`; `add` must be called for each."""
+    while self.next_step is not None and self.next_step <= step:
+      yield self.next_step
+
+  def add(self, train_loss: float) -> None:
+    """Takes the training loss of the line of `next_step`."""
+    assert self.next_step is not None
+    step = self.next_step
+    if step == 0:
+      self.first_loss = train_loss
+    self.periods = self.periods.after_loss(step, train_loss, self.first_loss)
+    if step == self.periods.steps:
+      self.next_step = None
+      return
+    if step < self._round_end:
+      self.next_step = step + 1
+      return
+    start, length = next(segments(self.periods, self._interval, step)).logged
+    self._round_end = start + length
+    self.next_step = start + 1 if self._every_step else self._round_end
 
 
 def steps_per_dispatch(most: int | None, on_device: bool) -> int:

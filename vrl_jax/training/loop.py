@@ -17,7 +17,7 @@ from vrl_jax.errors import Diverged
 from vrl_jax.training import fingerprint
 from vrl_jax.training.checkpoint import CheckpointWriter, host_shapes
 from vrl_jax.training.experiment import Experiment, make_experiment
-from vrl_jax.training.log_points import logged_steps
+from vrl_jax.training.log_points import LogSteps
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import show_progress
 from vrl_jax.training.restore import restore_for_all
@@ -82,7 +82,7 @@ def train_and_evaluate(
     print(experiment.describe(config, start.step))
     if data := experiment.describe_data():
       show_data(data)
-    write = stack.enter_context(open_writers(config, directory.path, start.lines))
+    write = stack.enter_context(open_writers(config, directory.path, directory.metrics()))
     directory.start_run()
     with (
       stop.deferred(),
@@ -123,11 +123,17 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement)
   step = 0 if restored is None else restored.step
 
-  def expected(until, lines):
-    periods = experiment.periods_after(lines)
-    return logged_steps(periods, experiment.log_interval, until, config.log_every_step)
+  def read_log():
+    expected = LogSteps(experiment.periods, experiment.log_interval, config.log_every_step)
+    last_line = directory.keep_metrics_until(-1 if restored is None else step, expected)
+    return last_line, expected.first_loss, expected.periods.stages
 
-  lines = directory.keep_metrics_until(-1 if restored is None else step, expected)
-  if restored is None:
-    return Start(step, state, lines, seconds=0.0)
-  return Start(step, experiment.placement.split(restored.state), lines, seconds=restored.metadata['seconds'])
+  last_line, first_loss, stages = processes.from_main(read_log)
+  return Start(
+    step=step,
+    state=state if restored is None else experiment.placement.split(restored.state),
+    seconds=0.0 if restored is None else restored.metadata['seconds'],
+    last_line=last_line,
+    first_loss=first_loss,
+    periods=experiment.periods._replace(stages=tuple((at, period) for at, period in stages)),
+  )

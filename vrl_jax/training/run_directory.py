@@ -5,17 +5,21 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import ml_collections
 
 from vrl_jax.cluster import processes
 from vrl_jax.config.table import RESULT_ROLES, with_roles
-from vrl_jax.errors import DataError, StorageError, UserError
+from vrl_jax.errors import StorageError, UserError
 from vrl_jax.storage import replace_text
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
+from vrl_jax.training.log_points import LogSteps
+from vrl_jax.training.metrics_file import keep_lines_until, read_lines
+
+_METRICS = 'metrics.jsonl'
 
 
 class RunDirectory:
@@ -33,10 +37,10 @@ class RunDirectory:
   >>> config = ml_collections.ConfigDict({'task': 'quadratic', 'period': 5})
   >>> with tempfile.TemporaryDirectory() as workdir, RunDirectory.open(workdir, config) as directory:
   ...   directory.start_run()
-  ...   directory.append_metrics([{'step': 5, 'train_loss': 0.5}, {'step': 10, 'train_loss': 0.25}])
-  ...   directory.keep_metrics_until(step=5, logged_steps=lambda step, lines: [5])
+  ...   directory.append_metrics([{'step': 0, 'train_loss': 0.5}, {'step': 5, 'train_loss': 0.25}])
+  ...   list(directory.metrics())
   ...   sorted(os.listdir(workdir))
-  [{'step': 5, 'train_loss': 0.5}]
+  [{'step': 0, 'train_loss': 0.5}, {'step': 5, 'train_loss': 0.25}]
   ['.lock', 'config.json', 'metrics.jsonl']
   """
 
@@ -111,55 +115,23 @@ class RunDirectory:
   @processes.main_only
   def append_metrics(self, lines: list[dict[str, Any]]) -> None:
     """Adds lines to metrics.jsonl."""
-    with self._writing(), open(self.locked_path / 'metrics.jsonl', 'a') as file:
+    with self._writing(), open(self.locked_path / _METRICS, 'a') as file:
       file.write(''.join(json.dumps(_plain(line)) + '\n' for line in lines))
 
   @processes.main_only
   def sync_metrics(self) -> None:
     """Flushes metrics.jsonl to disk, so that no checkpoint is newer than it even after a power failure."""
-    with self._writing(), open(self.locked_path / 'metrics.jsonl', 'a') as file:
+    with self._writing(), open(self.locked_path / _METRICS, 'a') as file:
       os.fsync(file.fileno())
 
-  def keep_metrics_until(
-    self, step: int, logged_steps: Callable[[int, list[dict[str, Any]]], list[int]]
-  ) -> list[dict[str, Any]]:
-    """Removes the log lines after `step`: a resumed run logs them again.
-
-    Args:
-      step: the step at which the run resumes.
-      logged_steps: `(step, lines) -> steps`, the steps up to `step` that must have a line if `lines` are the lines.
-
-    Returns:
-      The lines that are kept.
-
-    Raises:
-      DataError: lines are damaged or missing. Nothing has changed on disk.
-    """
-    return processes.from_main(lambda: self._keep_metrics_until(step, logged_steps))
-
-  def _keep_metrics_until(self, step, logged_steps):
-    path = self.path / 'metrics.jsonl'
+  def keep_metrics_until(self, step: int, expected: LogSteps) -> dict[str, Any] | None:
+    """`keep_lines_until` for metrics.jsonl; only for process 0."""
     with self._writing():
-      text = path.read_text() if path.exists() else ''
-    kept = []
-    for number, line in enumerate(text.split('\n')[:-1], 1):  # a kill can leave half a line at the end
-      try:
-        kept.append((line, json.loads(line)))
-        if kept[-1][1]['step'] > step:
-          kept.pop()
-      except (ValueError, KeyError, TypeError):
-        raise DataError(f'{path}: line {number} is damaged: {line[:40]!r}; repair it to resume') from None
-    steps = [fields['step'] for _, fields in kept]
-    expected = logged_steps(step, [fields for _, fields in kept])
-    if steps != expected:
-      wrong = sorted(set(steps) ^ set(expected)) or steps
-      raise DataError(
-        f'{path}: the lines up to step {step} do not match the run (see step {wrong[0]}); restore the file to resume'
-      )
-    if text != (kept_text := ''.join(line + '\n' for line, _ in kept)):
-      with self._writing():
-        replace_text(self.locked_path / path.name, kept_text)
-    return [fields for _, fields in kept]
+      return keep_lines_until(self.path / _METRICS, step, expected)
+
+  def metrics(self) -> Iterator[dict[str, Any]]:
+    """Yields the log lines; only for process 0."""
+    return read_lines(self.path / _METRICS)
 
   @processes.main_only
   def require_lock(self) -> None:

@@ -12,6 +12,7 @@ import ml_collections
 import numpy as np
 
 from vrl_jax.cluster import processes
+from vrl_jax.engine.periods import Periods
 from vrl_jax.engine.placement import first_copy
 from vrl_jax.errors import Diverged, Interrupted
 from vrl_jax.training.checkpoint import CheckpointWriter, to_host
@@ -31,17 +32,22 @@ class Start(NamedTuple):
   Attributes:
     step: the number of steps done.
     state: the state of all workers, on the devices.
-    lines: the log lines so far.
     seconds: the training time so far.
+    last_line: the last log line so far; None if there is none.
+    first_loss: the training loss of the first log line; NaN if there is none.
+    periods: the rounds, as far as the log lines so far determine them.
 
-  >>> Start(step=0, state=None, lines=[], seconds=0.0).step
+  >>> from vrl_jax.engine.periods import make_periods
+  >>> Start(0, None, seconds=0.0, last_line=None, first_loss=math.nan, periods=make_periods(steps=40, period=5)).step
   0
   """
 
   step: int
   state: Any
-  lines: list[dict[str, Any]]
   seconds: float
+  last_line: dict[str, Any] | None
+  first_loss: float
+  periods: Periods
 
 
 class Trainer:
@@ -87,9 +93,9 @@ class Trainer:
     self._stop_flag = processes.Flag()
     self._pacers: dict[int, Pacer] = {}
     self._state = start.state
-    self._last_line = start.lines[-1] if start.lines else None
-    self._first_loss = start.lines[0].get('train_loss', math.nan) if start.lines else math.nan
-    self._periods = experiment.periods_after(start.lines)
+    self._last_line = start.last_line
+    self._first_loss = start.first_loss
+    self._periods = start.periods
     self._step = self._saved_step = self._resumed_from_step = start.step
     self._rounds = self._saved_rounds = self._periods.rounds_before(start.step)
     self._began = began - start.seconds

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import pathlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import ml_collections
@@ -35,14 +35,14 @@ def require_packages(config: ml_collections.ConfigDict) -> None:
 
 @contextlib.contextmanager
 def open_writers(
-  config: ml_collections.ConfigDict, workdir: pathlib.Path, lines: list[dict[str, Any]]
+  config: ml_collections.ConfigDict, workdir: pathlib.Path, lines: Iterable[dict[str, Any]]
 ) -> Iterator[Write]:
   """Opens the writers that the config asks for: `tensorboard`, `wandb`.
 
   Args:
     config: the run's config.
     workdir: the run directory.
-    lines: the log lines so far, if the run is resumed.
+    lines: the log lines so far, if the run is resumed; without writers they are not read.
 
   Yields:
     A function that writes the numbers of a log line.
@@ -63,8 +63,9 @@ def open_writers(
       for writer in writers:
         writer(line['step'], numbers)
 
-    for line in lines:
-      write(line)
+    if writers:
+      for line in lines:
+        write(line)
     yield write
 
 
