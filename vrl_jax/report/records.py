@@ -94,7 +94,7 @@ class Sweep:
   runs: tuple[Run, ...]
   figures: tuple[Mapping[str, Any], ...] = ()
   missing: tuple[str, ...] = ()
-  unreadable: tuple[str, ...] = ()
+  unreadable: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # no part of what the figures show
 
 
 def to_number(value: object) -> float:
