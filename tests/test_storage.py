@@ -1,10 +1,13 @@
 """The cache directory and atomic writes."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
-from vrl_jax.storage import atomic_path, cache_dir, replace_text
+from vrl_jax.storage import atomic_path, cache_dir, remove_abandoned, replace_text
 
 
 def test_the_cache_directory_follows_the_environment(monkeypatch, tmp_path):
@@ -50,3 +53,36 @@ def test_the_permissions_follow_the_umask(tmp_path):
 def test_a_folder_that_does_not_exist_is_an_os_error(tmp_path):
   with pytest.raises(FileNotFoundError):
     replace_text(tmp_path / 'missing' / 'file', 'text')
+
+
+WRITER = """
+import os, pathlib, signal, sys
+from vrl_jax.storage import atomic_path
+with atomic_path(pathlib.Path(sys.argv[1])) as temporary:
+  temporary.write_text('half')
+  print(temporary, flush=True)
+  signal.pause()
+"""
+
+
+def test_only_temporary_files_whose_writer_was_killed_are_removed(tmp_path):
+  kept = ('.lock', '.mine.tmp', 'a.0123456789abcdef.tmp', '.a.0123456789abcdeg.tmp')
+  for name in kept:
+    (tmp_path / name).touch()
+  (tmp_path / '.folder.0123456789abcdef.tmp').mkdir()
+  (tmp_path / '.link.0123456789abcdef.tmp').symlink_to(tmp_path / '.lock')
+  before = set(os.listdir(tmp_path))
+  command = [sys.executable, '-c', WRITER, str(tmp_path / 'file')]
+  with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+    temporary = writer.stdout.readline().strip()
+    remove_abandoned(tmp_path)
+    assert os.path.exists(temporary)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    assert os.path.exists(temporary)
+    remove_abandoned(tmp_path)
+  assert set(os.listdir(tmp_path)) == before
+
+
+def test_a_folder_that_does_not_exist_has_nothing_abandoned(tmp_path):
+  remove_abandoned(tmp_path / 'missing')

@@ -1,10 +1,13 @@
 """The cache directory, checksums and atomic writes."""
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import secrets
+import stat
 import zlib
 from collections.abc import Iterator
 
@@ -87,7 +90,8 @@ def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields the path of a temporary file that replaces `path` at the end, or is removed if an exception was raised.
 
   The temporary file is in the same folder, has an unpredictable name and is synced to disk before it replaces `path`:
-  a reader, also one after a crash, sees the old content or the new.
+  a reader, also one after a crash, sees the old content or the new. It exists, empty and locked, from the start; the
+  lock, which ends with the process, tells `remove_abandoned` that its writer is alive.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
@@ -100,14 +104,38 @@ def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
   ['x.npz']
   """
   temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}.tmp')
-  try:
-    yield temporary
-    with open(temporary, 'r+b') as file:
-      os.fsync(file.fileno())
-    temporary.replace(path)
-  finally:
-    with contextlib.suppress(OSError):  # FileNotFoundError after the replacement
-      temporary.unlink()
+  with open(temporary, 'xb') as file:
+    with contextlib.suppress(OSError):  # a file system without locks
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+      yield temporary
+      with open(temporary, 'r+b') as written:
+        os.fsync(written.fileno())
+      temporary.replace(path)
+    finally:
+      with contextlib.suppress(OSError):  # FileNotFoundError after the replacement
+        temporary.unlink()
+
+
+def remove_abandoned(folder: pathlib.Path) -> None:
+  """Removes the temporary files that killed processes have left in a folder; see `atomic_path`.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   folder = pathlib.Path(name)
+  ...   (folder / '.x.npz.0123456789abcdef.tmp').touch()
+  ...   with atomic_path(folder / 'y.npz') as temporary:
+  ...     remove_abandoned(folder)
+  ...     os.listdir(folder) == [temporary.name]
+  True
+  """
+  with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    for name in os.listdir(folder):
+      path = folder / name
+      if re.fullmatch(r'\..+\.[0-9a-f]{16}\.tmp', name) and stat.S_ISREG(path.lstat().st_mode):
+        with contextlib.suppress(OSError), open(path, 'r+b') as file:
+          fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
+          path.unlink()
 
 
 def replace_text(path: pathlib.Path, text: str) -> None:

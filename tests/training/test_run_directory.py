@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
-from support.launches import CONFIG
+from support.launches import CONFIG, contents
 from support.refusals import refused
 
 from vrl_jax.cli.launch import main
@@ -83,6 +83,14 @@ DAMAGE = {
   ),
   'all checkpoint files are empty': (unfinished(every_checkpoint), 'step 8 cannot be read', 3),
 }
+
+
+def test_half_written_files_of_a_killed_run_are_removed(finished, tmp_path):
+  shutil.copytree(finished, tmp_path / 'run')
+  for name in ('.summary.json.0123456789abcdef.tmp', '.initial_0.msgpack.fedcba9876543210.tmp'):
+    (tmp_path / 'run' / name).write_text('{')
+  assert main(['launch.py', f'--config={CONFIG}', f'--workdir={tmp_path}/run', *SHORT]) == 0
+  assert contents(tmp_path / 'run') == contents(finished)
 
 
 @pytest.mark.parametrize('case', DAMAGE)

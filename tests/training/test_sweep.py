@@ -56,6 +56,35 @@ def test_runs_with_other_configs_are_refused_before_anything_changes(tmp_path):
   assert contents(tmp_path) == before
 
 
+def test_a_sweep_without_a_run_that_the_directory_holds_is_refused_before_anything_changes(tmp_path):
+  run_sweep(sweep(*TWO), tmp_path)
+  before = contents(tmp_path)
+  for entries in ((TWO[0],), (TWO[0], {'name': 'four', 'period': 4})):
+    with pytest.raises(UserError, match=f"^{tmp_path}: holds runs that this sweep does not have: 'k=4'; add them to"):
+      run_sweep(sweep(*entries), tmp_path)
+  with pytest.raises(UserError, match="does not have: 'k=2', 'k=4'"):
+    run_sweep(sweep(*TWO, seeds=(0, 1)), tmp_path)
+  assert contents(tmp_path) == before
+
+
+def test_a_sweep_can_be_extended_and_runs_that_have_not_begun_can_be_renamed(tmp_path, monkeypatch):
+  with signal_at(monkeypatch, 12), pytest.raises(Interrupted):
+    run_sweep(sweep(*TWO), tmp_path)  # k=4 has not begun
+  (tmp_path / '.sweep.json.0123456789abcdef.tmp').write_text('{')  # as a kill leaves it
+  entries = ({'name': 'k=3', 'period': 3}, TWO[0])
+  run_sweep(sweep(*entries), tmp_path)
+  assert [run.name for run in report.read_sweep(tmp_path).runs] == ['k=3', 'k=2']
+  assert not list(tmp_path.glob('.*.tmp'))
+
+
+@pytest.mark.parametrize('content', ('{"runs": ', '[]', '{"runs": 1}', '{"runs": [{"folder": "a"}]}'))
+def test_a_damaged_index_is_refused(content, tmp_path):
+  (tmp_path / 'sweep.json').write_text(content)
+  with pytest.raises(UserError, match=r'sweep.json: .*; move it away or choose another --workdir'):
+    run_sweep(sweep(*TWO), tmp_path)
+  assert (tmp_path / 'sweep.json').read_text() == content
+
+
 def test_folders_have_no_spaces_and_the_report_shows_the_names(tmp_path):
   run_sweep(sweep({'name': 'wide, k=2', 'period': 2}), tmp_path)
   assert summary(tmp_path / 'wide_k=2')['status'] == 'finished'

@@ -16,7 +16,7 @@ import numpy as np
 
 from vrl_jax.data.sources.npz import read_npz
 from vrl_jax.errors import DataError
-from vrl_jax.storage import atomic_path, cache_dir, sha256
+from vrl_jax.storage import atomic_path, cache_dir, remove_abandoned, sha256
 
 _FORMAT = 1  # to be raised when the meaning of the stored arrays changes
 _FINGERPRINT = 'fingerprint'
@@ -75,5 +75,6 @@ def _with_names(fingerprint: str, arrays: Mapping[str, np.ndarray]) -> str:
 
 def _write(entry: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
   entry.parent.mkdir(parents=True, exist_ok=True)
+  remove_abandoned(entry.parent)
   with atomic_path(entry) as temporary, open(temporary, 'wb') as file:
     np.savez(file, allow_pickle=False, **arrays)

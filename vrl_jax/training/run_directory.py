@@ -13,7 +13,7 @@ import ml_collections
 from vrl_jax.cluster import processes
 from vrl_jax.config.table import RESULT_ROLES, with_roles
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.storage import replace_text
+from vrl_jax.storage import remove_abandoned, replace_text
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
 from vrl_jax.training.log_points import LogSteps
@@ -78,8 +78,9 @@ class RunDirectory:
         locks.append(stack.enter_context(DirectoryLock.acquire(path)))
         created.extend(missing)
         check_same_config(path, config)
+        remove_abandoned(path)
         summary = _read_summary(path / 'summary.json')
-        if summary and summary['status'] == 'finished' and is_longer(_read_json(path / 'config.json') or {}, fields):
+        if summary and summary['status'] == 'finished' and is_longer(read_json(path / 'config.json') or {}, fields):
           return None
         return summary
 
@@ -186,7 +187,7 @@ def check_same_config(path: pathlib.Path, config: ml_collections.ConfigDict) -> 
   ...     print(str(error).removeprefix(name))
   : holds a run with another config: period=5 there and 10 now; choose another --workdir
   """
-  stored = _read_json(path / 'config.json')
+  stored = read_json(path / 'config.json')
   if stored is None:
     if any(os.path.exists(path / name) for name in ('metrics.jsonl', 'sweep.json')):
       raise UserError(f'{path}: holds other results and no config.json; choose another --workdir')
@@ -212,7 +213,15 @@ def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
   return '; '.join(f'{key}={stored.get(key)!r} there and {now.get(key)!r} now' for key in differing) + why_not
 
 
-def _read_json(path):
+def read_json(path: pathlib.Path) -> dict[str, Any] | None:
+  """The content of a JSON file; None if there is no such file.
+
+  Raises:
+    UserError: it is not a JSON object, or cannot be read.
+
+  >>> print(read_json(pathlib.Path('nowhere', 'config.json')))
+  None
+  """
   try:
     content = json.loads(path.read_text())
     if not isinstance(content, dict):
@@ -225,7 +234,7 @@ def _read_json(path):
 
 
 def _read_summary(path):
-  summary = _read_json(path)
+  summary = read_json(path)
   if summary is not None:
     needed = {'status': str, 'step': int} | ({'message': str} if summary.get('status') == 'diverged' else {})
     for name, kind in needed.items():

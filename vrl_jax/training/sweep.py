@@ -1,11 +1,10 @@
 """Several runs that differ in a few fields, compared at the end."""
 
 import contextlib
-import json
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +15,13 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import validate
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
-from vrl_jax.storage import replace_text
+from vrl_jax.storage import remove_abandoned
 from vrl_jax.training import fingerprint
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.run_directory import check_same_config
 from vrl_jax.training.signals import StopRequest
+from vrl_jax.training.sweep_index import check_keeps_runs, run_folders, write_index
 
 
 class SweepResult(NamedTuple):
@@ -44,7 +44,7 @@ def run_sweep(
 ) -> SweepResult:
   """Runs every entry of `config.sweep` with each of `config.seeds`, then prints a table and writes a report.
 
-  Each run has a sub-directory, named as `folder_name` says. Finished runs are not repeated, so the same command
+  Each run has a sub-directory, named as `sweep_index.folder_name` says. Finished runs are not repeated, so the same command
   resumes a sweep. If a run diverges, the others still run; launch.py then ends with status 4, unless
   `config.may_diverge` says that divergence is a result.
 
@@ -58,7 +58,7 @@ def run_sweep(
     The files of the report and the names of the runs that diverged.
 
   Raises:
-    UserError: before anything is written, if an entry is wrong or the directory holds runs with other configs.
+    UserError: before anything is written, if an entry is wrong or the directory holds other runs.
 
   >>> import contextlib, io, tempfile
   >>> from vrl_jax.config.files import load_config
@@ -78,13 +78,19 @@ def run_sweep(
     _named(name, validate, run_config)
     if processes.is_main():
       check_same_config(directory / folders[name], run_config)
-  if processes.is_main() and (directory / 'config.json').exists():
-    raise UserError(f'{directory}: holds a single run; choose another --workdir for the sweep')
+  if processes.is_main():
+    if (directory / 'config.json').exists():
+      raise UserError(f'{directory}: holds a single run; choose another --workdir for the sweep')
+    check_keeps_runs(list(folders), directory)
   diverged: list[str] = []
   show_data = _print_changes()
   files: dict[str, pathlib.Path] = {}
   with DirectoryLock.acquire(directory) if processes.is_main() else contextlib.nullcontext() as lock:
-    _write_index(config, folders, directory)
+    if processes.is_main():
+      check_keeps_runs(list(folders), directory)
+      remove_abandoned(directory)
+      title, figure = config.get('title') or config.task, [dict(spec) for spec in config.get('figure', ())]
+      write_index(sweep_entries(config), folders, directory, title=title, figure=figure)
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
       try:
@@ -188,43 +194,3 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
     repeated = sorted({name for name in names if names.count(name) > 1})
     raise UserError(f'sweep: the names {repeated} occur more than once')
   return runs
-
-
-def folder_name(name: str) -> str:
-  """The sub-directory of a run: its name without spaces and commas, so that no shell needs quotes.
-
-  >>> folder_name('Local SGD, k=5, seed=0')
-  'Local-SGD_k=5_seed=0'
-  """
-  return re.sub(r' +', '-', re.sub(r' *,[ ,]*', '_', name.strip(' ,')))
-
-
-def run_folders(names: Sequence[str], directory: pathlib.Path) -> dict[str, str]:
-  """The sub-directory of every run of a sweep, by name.
-
-  A run that an earlier version began in a directory with the run's own name stays there.
-
-  >>> run_folders(['S-SGD', 'Local SGD'], pathlib.Path('runs/new'))
-  {'S-SGD': 'S-SGD', 'Local SGD': 'Local-SGD'}
-  >>> run_folders(['k=5, b=1', 'k=5_b=1'], pathlib.Path('runs/new'))
-  Traceback (most recent call last):
-    ...
-  vrl_jax.errors.UserError: sweep: the names 'k=5, b=1' and 'k=5_b=1' would share the directory k=5_b=1; change one
-  """
-  owners: dict[str, str] = {}
-  for name in names:
-    folder = folder_name(name)
-    other = owners.setdefault(folder.casefold(), name)  # some file systems ignore the case
-    if other != name:
-      raise UserError(f'sweep: the names {other!r} and {name!r} would share the directory {folder}; change one')
-  return {name: name if (directory / name / 'config.json').exists() else folder_name(name) for name in names}
-
-
-@processes.main_only
-def _write_index(config: ml_collections.ConfigDict, folders: Mapping[str, str], directory: pathlib.Path) -> None:
-  index: dict[str, Any] = {
-    'title': config.get('title') or config.task,
-    'runs': [{'name': (name := e.pop('name')), 'folder': folders[name], 'overrides': e} for e in sweep_entries(config)],
-    'figure': [dict(spec) for spec in config.get('figure', ())],
-  }
-  replace_text(directory / 'sweep.json', json.dumps(index, indent=2) + '\n')

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tqdm
 
 from vrl_jax.errors import DataError
-from vrl_jax.storage import atomic_path, file_sha256
+from vrl_jax.storage import atomic_path, file_sha256, remove_abandoned
 
 _SILENCE = 20  # seconds without a byte after which a server counts as unreachable
 _CHUNK = 1 << 20
@@ -97,6 +97,7 @@ def download(archive: Archive, folder: str | os.PathLike, *, timeout: float = 18
   end = time.monotonic() + timeout
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent)
     with atomic_path(path) as temporary:
       with (
         urllib.request.urlopen(archive.url, timeout=min(_SILENCE, timeout)) as response,
