@@ -46,11 +46,14 @@ def setup(app):
 def _list_algorithms(app, docname, source):
   del app
   if docname == 'api/algorithms':
-    from vrl_jax import algorithms
+    import vrl_jax
 
-    factories = [factory.__name__ for factory in algorithms.ALGORITHMS.values()]
-    listed = {'ALGORITHMS', 'AXIS', 'Algorithm'}  # they have their own entries
-    others = [name for name in algorithms.__all__ if name not in listed and name not in factories]
+    public = {name: getattr(vrl_jax, name) for name in vars(vrl_jax)['__all__']}
+    factories = [factory.__name__ for factory in vrl_jax.ALGORITHMS.values()]
+    of_algorithms = [
+      name for name, one in public.items() if getattr(one, '__module__', '')[:18] == 'vrl_jax.algorithms'
+    ]
+    others = [name for name in of_algorithms if name not in (*factories, 'Algorithm')]  # that has its own entry
     entries = {
       'FACTORY ENTRIES': [f'.. autofunction:: {name}' for name in factories],
       'COMBINATOR ENTRIES': [f'.. autofunction:: {name}' for name in others if name.islower()],
