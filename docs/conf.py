@@ -50,9 +50,8 @@ def _list_algorithms(app, docname, source):
 
     public = {name: getattr(vrl_jax, name) for name in vars(vrl_jax)['__all__']}
     factories = [factory.__name__ for factory in vrl_jax.ALGORITHMS.values()]
-    of_algorithms = [
-      name for name, one in public.items() if getattr(one, '__module__', '')[:18] == 'vrl_jax.algorithms'
-    ]
+    packages = {name: getattr(one, '__module__', '').split('.')[1:2] for name, one in public.items()}
+    of_algorithms = [name for name, package in packages.items() if package == ['algorithms']]
     others = [name for name in of_algorithms if name not in (*factories, 'Algorithm')]  # that has its own entry
     entries = {
       'FACTORY ENTRIES': [f'.. autofunction:: {name}' for name in factories],
