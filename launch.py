@@ -8,7 +8,7 @@ import sys
 
 if __name__ == '__main__':
   try:
-    from vrl_jax.cli.launch import main
-  except KeyboardInterrupt:  # importing JAX takes a while
+    from vrl_jax.__main__ import console
+  except KeyboardInterrupt:
     sys.exit(130)
-  sys.exit(main(sys.argv))
+  sys.exit(console())

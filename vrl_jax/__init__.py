@@ -1,21 +1,14 @@
 """Variance Reduced Local SGD and its family as optax-style transforms.
 
-The algorithms and combinators are imported at once; the engine, configs and the training loop when they are first used.
+Everything is imported when it is first used, so that a command can handle signals before JAX is imported.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vrl_jax.cpu.thread_pool import guard_against_deadlock as _guard_against_deadlock
-
-# Sets environment variables (PJRT_NPROC, XLA_FLAGS) that JAX reads once, when its backend starts. Nothing else protects a
-# user's own loop over several virtual CPU devices from a dead-lock: see vrl_jax/cpu/thread_pool.py.
-_guard_against_deadlock()
-
-from vrl_jax import algorithms  # noqa: E402
-from vrl_jax.algorithms import *  # noqa: E402, F403
-
-if TYPE_CHECKING:  # type checkers do not see the names of _LAZY otherwise
+if TYPE_CHECKING:  # type checkers do not see the names otherwise
+  from vrl_jax import algorithms as algorithms
+  from vrl_jax.algorithms import *  # noqa: F403
   from vrl_jax.algorithms.core.axes import AXES
   from vrl_jax.config.fields import default_config
   from vrl_jax.config.files import load_config
@@ -27,6 +20,26 @@ if TYPE_CHECKING:  # type checkers do not see the names of _LAZY otherwise
   from vrl_jax.tasks.task import Task, make_task, task_config
   from vrl_jax.training.loop import train_and_evaluate
   from vrl_jax.training.sweep import run_sweep
+
+  __all__ = [
+    'AXES',
+    'DataError',
+    'Diverged',
+    'Engine',
+    'Interrupted',
+    'Supply',
+    'Task',
+    'UserError',
+    'default_config',
+    'load_config',
+    'make_task',
+    'place_workers',
+    'prepare_devices',
+    'run_sweep',
+    'task_config',
+    'train_and_evaluate',
+  ]
+  __all__ += algorithms.__all__
 
 _LAZY = {
   'AXES': 'vrl_jax.algorithms.core.axes',
@@ -47,32 +60,18 @@ _LAZY = {
   'train_and_evaluate': 'vrl_jax.training.loop',
 }
 
-__all__ = [
-  'AXES',
-  'DataError',
-  'Diverged',
-  'Engine',
-  'Interrupted',
-  'Supply',
-  'Task',
-  'UserError',
-  'default_config',
-  'load_config',
-  'make_task',
-  'place_workers',
-  'prepare_devices',
-  'run_sweep',
-  'task_config',
-  'train_and_evaluate',
-]
-__all__ += algorithms.__all__
-
 
 def __getattr__(name: str) -> Any:
-  if name not in _LAZY:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  return getattr(importlib.import_module(_LAZY[name]), name)
+  if name in _LAZY:
+    return getattr(importlib.import_module(_LAZY[name]), name)
+  if name == '__all__' or not name.startswith('__'):
+    algorithms = importlib.import_module('vrl_jax.algorithms')
+    if name == '__all__':
+      return [*_LAZY, *algorithms.__all__]
+    if name in algorithms.__all__:
+      return getattr(algorithms, name)
+  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 def __dir__() -> list[str]:
-  return sorted(__all__)
+  return sorted(__getattr__('__all__'))

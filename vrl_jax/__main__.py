@@ -1,8 +1,17 @@
-"""`python -m vrl_jax`: the same as `vrl-jax` and launch.py."""
+"""The command `vrl-jax`, the same as launch.py and `python -m vrl_jax`."""
 
 import sys
 
-from vrl_jax.cli.launch import console
+from vrl_jax.signals import watched_stop_requests
+
+
+def console() -> int:
+  """Runs the command line of this process; returns the exit status."""
+  with watched_stop_requests() as stop:  # before JAX is imported, which takes a while
+    from vrl_jax.cli.launch import main
+
+    return main(sys.argv, stop)
+
 
 if __name__ == '__main__':
   sys.exit(console())

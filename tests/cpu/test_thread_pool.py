@@ -8,7 +8,7 @@ import pytest
 
 _ROUNDS = """
 import sys
-import vrl_jax
+import vrl_jax.algorithms
 import jax
 jax.config.update('jax_num_cpu_devices', 8)
 import jax.numpy as jnp, optax
@@ -79,7 +79,7 @@ def test_engines_with_placements_of_the_same_devices_do_not_need_more():
 _PRINT = """
 import os
 {first}
-import vrl_jax
+import vrl_jax.algorithms
 {then}
 print(os.environ.get('PJRT_NPROC'))
 """

@@ -15,7 +15,6 @@ MODULES = sorted(path for path in PACKAGE.rglob('*.py') if path.name == '__init_
 WITHOUT = {
   'data.tfds.prepare.prepare': 'needs complete archives; tested in tests/data/test_tfds_prepare.py',
   'data.tfds.prepare.download_mnist': 'needs a network',
-  'cli.launch.console': 'reads the arguments of the process',
   'cluster.supervisor.attach_to_parent': 'replaces the stdout of the process',
   'cluster.supervisor.supervise': 'reruns the command line of the process',
   'cluster.supervisor.wait_for_jax_to_abort': 'waits for JAX to end the process',

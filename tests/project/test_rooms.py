@@ -62,7 +62,11 @@ def test_no_module_imports_itself_in_a_circle():
 @pytest.mark.parametrize(
   ('statement', 'unwanted'),
   [
-    ('import vrl_jax', ('tensorflow_datasets', 'matplotlib', 'orbax', 'flax', 'ml_collections', 'vrl_jax.engine')),
+    ('import vrl_jax.__main__', ('jax', 'numpy')),  # signals are handled before
+    (
+      'import vrl_jax; vrl_jax.vrl_sgd',
+      ('tensorflow_datasets', 'matplotlib', 'orbax', 'flax', 'ml_collections', 'vrl_jax.engine'),
+    ),
     (
       'import vrl_jax.report',
       ('tensorflow_datasets', 'orbax', 'flax', 'vrl_jax.engine', 'vrl_jax.training', 'vrl_jax.tasks'),
@@ -78,8 +82,11 @@ def test_what_an_import_leaves_alone(statement, unwanted):
 def test_type_checkers_and_users_see_the_same_lazy_names():
   (block,) = [node for node in ast.parse((PACKAGE / '__init__.py').read_text()).body if isinstance(node, ast.If)]
   typed = {alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+  (exported,) = [ast.literal_eval(node.value) for node in block.body if isinstance(node, ast.Assign)]
+  assert typed.pop('algorithms') == 'vrl_jax'
+  assert typed.pop('*') == 'vrl_jax.algorithms'
   assert typed == vrl_jax._LAZY
-  assert set(typed) <= set(vrl_jax.__all__)
+  assert exported == list(vrl_jax._LAZY)
 
 
 @pytest.mark.parametrize('name', sorted(vrl_jax.__all__))

@@ -14,15 +14,15 @@ CACHE = ROOT / '.pytest_cache' / 'vrl_jax'
 _TIMES = ('seconds', 'examples_per_second')
 
 
-def command(workdir, *flags, config=CONFIG):
-  return [sys.executable, 'launch.py', f'--config={config}', f'--workdir={workdir}', *flags]
+def command(workdir, *flags, config=CONFIG, program=('launch.py',)):
+  return [sys.executable, *program, f'--config={config}', f'--workdir={workdir}', *flags]
 
 
-def start(workdir, *flags, config=CONFIG, **kwargs):
+def start(workdir, *flags, config=CONFIG, program=('launch.py',), **kwargs):
   """Starts launch.py; the caller must wait for it or kill it."""
   environment = os.environ | {'VRL_JAX_CACHE': str(CACHE)}
   pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'text': True, 'cwd': ROOT, 'env': environment}
-  return subprocess.Popen(command(workdir, *flags, config=config), **(pipes | kwargs))
+  return subprocess.Popen(command(workdir, *flags, config=config, program=program), **(pipes | kwargs))
 
 
 def launch(workdir, *flags, **kwargs):

@@ -3,6 +3,7 @@
 ROOMS = (
   *(
     'errors',
+    'signals',
     'streams',
     'storage',
     'cluster',

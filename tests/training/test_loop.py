@@ -1,9 +1,7 @@
 """The training loop: its files, divergence and signals."""
 
-import contextlib
 import json
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from support.launches import checkpoint_steps, contents, leaves, lines, summary
 
 from vrl_jax.engine import periods
 from vrl_jax.errors import Diverged, Interrupted, UserError
-from vrl_jax.training import loop, signals
+from vrl_jax.training import loop
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.trainer import Trainer
@@ -128,12 +126,3 @@ def test_a_missing_field_of_the_task(tmp_path):
   with pytest.raises(UserError, match="the config has no field 'dimension'"):
     train_and_evaluate(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
-
-
-def test_interrupted_is_raised_again_if_it_was_swallowed(monkeypatch):
-  """JAX prints and ignores exceptions in its callbacks."""
-  monkeypatch.setattr(signals, '_REPEAT_SECONDS', 0.05)
-  with pytest.raises(signals.Interrupted), signals.stop_requests():
-    with contextlib.suppress(signals.Interrupted):
-      signal.raise_signal(signal.SIGTERM)
-    time.sleep(5)

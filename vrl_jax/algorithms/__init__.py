@@ -1,5 +1,12 @@
 """The algorithms. To add one, write a file here and add a line to ALGORITHMS."""
 
+from vrl_jax.cpu.thread_pool import guard_against_deadlock as _guard_against_deadlock
+
+# Sets environment variables (PJRT_NPROC, XLA_FLAGS) that JAX reads once, when its backend starts. Nothing else protects a
+# user's own loop over several virtual CPU devices from a dead-lock: see vrl_jax/cpu/thread_pool.py.
+_guard_against_deadlock()
+
+# ruff: noqa: E402
 from vrl_jax.algorithms.as_optax import AsOptaxState, as_optax
 from vrl_jax.algorithms.cocod_sgd import CoCoDSGDState, cocod_sgd
 from vrl_jax.algorithms.core.algorithm import Algorithm

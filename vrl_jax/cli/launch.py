@@ -1,6 +1,7 @@
 """The command `launch.py` and `vrl-jax`: runs a config; errors become one line and an exit status."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import sys
@@ -18,15 +19,18 @@ from vrl_jax.cluster.join import Cluster, finish
 from vrl_jax.cluster.join import join as join_cluster
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged, Interrupted, LostContact, StorageError, UserError
+from vrl_jax.signals import StopRequest, watched_stop_requests
 from vrl_jax.streams import prepare_streams
-from vrl_jax.training.signals import StopRequest, stop_requests
 
-_AT_ONCE = 'stopped without a new checkpoint; rerun the same command to resume from the last checkpoint'
 _SHOWN = ('step', 'train_loss', 'test_accuracy', 'distance_to_optimum', 'communications', 'seconds')
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], stop: StopRequest | None = None) -> int:
   """Runs launch.py with these arguments (the first is the program's name).
+
+  Args:
+    argv: the command line.
+    stop: the signals of this process, if they are handled already.
 
   Returns:
     The exit status: 0; 2 for bad input, 3 for bad data or checkpoints, 4 if a run diverged, 5 if the run directory
@@ -35,26 +39,31 @@ def main(argv: list[str]) -> int:
   >>> main(['launch.py', '--config', 'nothing'])  # lists the configs on stderr
   2
   """
+  with contextlib.nullcontext(stop) if stop else watched_stop_requests() as request:
+    return _main(argv, request)
+
+
+def _main(argv, stop):
   logging.set_verbosity(logging.FATAL)  # Orbax logs, with tracebacks, what is reported in one line here
   prepare_streams()
   if supervised := supervisor.is_supervised():
     supervisor.attach_to_parent()
   ending, workdir, cluster = Ending(), None, None
+  stop.end = functools.partial(ending.report, at_once=True)
   try:
-    with stop_requests(exit_message=_AT_ONCE) as stop:
-      config, workdir, cluster, asks_for_help = parse(argv)
-      if asks_for_help or config is None:
-        from vrl_jax.cli.help import help_text
+    stop.check()
+    config, workdir, cluster, asks_for_help = parse(argv)
+    if asks_for_help or config is None:
+      from vrl_jax.cli.help import help_text
 
-        print(help_text(config))
-        return 0
-      if cluster is None:
+      print(help_text(config))
+    elif cluster is None:
+      run(config, workdir, stop)
+    elif supervised:
+      with _joined(cluster, workdir, ending) as workdir:
         run(config, workdir, stop)
-      elif supervised:
-        with _joined(cluster, workdir, ending) as workdir:
-          run(config, workdir, stop)
-    if cluster is not None and not supervised:
-      return supervisor.supervise(cluster)
+    else:
+      return supervisor.supervise(cluster, stop)
   except Interrupted as error:
     line = f'{one_line(error)}; to resume: {resume_command(argv, workdir)}'
     # JAX can crash in Python's clean-up if a compilation was interrupted.
@@ -65,8 +74,6 @@ def main(argv: list[str]) -> int:
     return ending.report(f'error: {one_line(error)}', error.exit_status, at_once=at_once, everywhere=error.everywhere)
   except OSError as error:
     return ending.report(f'error: {one_line(error)}', StorageError.exit_status)
-  except KeyboardInterrupt:
-    return ending.report(_AT_ONCE, 130)
   except Exception as error:
     if cluster is None or processes.count() == 1:
       raise
@@ -76,11 +83,6 @@ def main(argv: list[str]) -> int:
       return ending.report(line, LostContact.exit_status)
     return ending.report(traceback.format_exc().strip(), 1)
   return 0
-
-
-def console() -> int:
-  """The command `vrl-jax`."""
-  return main(sys.argv)
 
 
 def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, stop: StopRequest | None = None) -> None:

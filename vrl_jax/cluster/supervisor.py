@@ -19,6 +19,7 @@ import jax
 
 from vrl_jax.cluster.join import Cluster, join_error
 from vrl_jax.errors import LostContact, UserError
+from vrl_jax.signals import StopRequest
 
 RESTART = 'restart all processes with the same commands to resume from the last checkpoint'
 # In the environment of the child: the file descriptors of its stdout, its stderr and the pipe of `attach_to_parent`.
@@ -34,13 +35,14 @@ def is_supervised() -> bool:
   return _DESCRIPTORS in os.environ
 
 
-def supervise(cluster: Cluster) -> int:
+def supervise(cluster: Cluster, stop: StopRequest) -> int:
   """Runs the command line of this process again in a child, and waits for it.
 
   Signals are forwarded to the child. If this process is killed, the child ends too.
 
   Args:
     cluster: this process and its coordinator.
+    stop: the signals of this process.
 
   Returns:
     The child's exit status; 6 if it lost contact to the other processes, 128 + the signal if it was killed.
@@ -58,13 +60,10 @@ def supervise(cluster: Cluster) -> int:
       process_group=0,  # Ctrl-C then reaches it only once, forwarded from here
     )
   os.close(listening)
-  forwarded = (signal.SIGTERM, signal.SIGINT)
-  before = {signum: signal.signal(signum, lambda signum, _: child.send_signal(signum)) for signum in forwarded}
   try:
-    status = child.wait()
+    with stop.forwarded(child.send_signal):
+      status = child.wait()
   finally:
-    for signum, handler in before.items():
-      signal.signal(signum, handler)
     for descriptor in (held, out, err):
       os.close(descriptor)
   log = pathlib.Path(cpp_output.name)

@@ -4,7 +4,7 @@ With several virtual devices on few cores, JAX's CPU client (0.10) can run out o
 program holds one while it waits for the others in a collective. A loop of collectives that never blocks then aborts
 after 40 s, or hangs forever across processes. `PJRT_NPROC` sets the size of the pool and is read once, when the backend
 starts. There is no `jax.config` option for it, and nothing else protects a user's own loop over several virtual
-devices, so `import vrl_jax` sets the variable: two threads per device suffice. Our own programs run one at a time
+devices, so importing the algorithms sets the variable: two threads per device suffice. Our own programs run one at a time
 (`vrl_jax.cpu.serial_dispatch`) and need one thread per device, with several processes two.
 
 More threads than cores are expensive, because idle ones spin. `python -m benchmarks choices`, 2 devices on 2 cores,
@@ -42,7 +42,7 @@ def backend_started() -> bool:
 def guard_against_deadlock(num_cpu_devices: int | None = None) -> None:
   """Sets `PJRT_NPROC` and longer collective timeouts for `num_cpu_devices` virtual devices; None is a safe guess.
 
-  `import vrl_jax` calls it with None, `vrl_jax.prepare_devices` with the actual number. A `PJRT_NPROC` set by the user
+  Importing `vrl_jax.algorithms` calls it with None, `vrl_jax.prepare_devices` with the actual number. A `PJRT_NPROC` set by the user
   is kept.
 
   >>> guard_against_deadlock(8)  # once JAX has started it changes nothing

@@ -25,6 +25,7 @@ from vrl_jax.engine.periods import Periods, make_periods
 from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
+from vrl_jax.signals import StopRequest
 from vrl_jax.tasks.task import Task, make_task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.initial_weights import initial_model
@@ -102,7 +103,10 @@ class Experiment(NamedTuple):
 
 
 def make_experiment(
-  config: ml_collections.ConfigDict, shared: pathlib.Path, workdir: pathlib.Path | None = None
+  config: ml_collections.ConfigDict,
+  shared: pathlib.Path,
+  workdir: pathlib.Path | None = None,
+  stop: StopRequest | None = None,
 ) -> Experiment:
   """Builds what the config describes.
 
@@ -110,6 +114,7 @@ def make_experiment(
     config: a complete config.
     shared: the directory of the initial weights, which other runs may share.
     workdir: the run directory; its checkpoints must be of the same data. None if there is none.
+    stop: ends the computation of the initial weights, which can take long.
 
   Raises:
     UserError: the config does not describe an experiment, or the data are not those of the checkpoints.
@@ -147,7 +152,7 @@ def make_experiment(
   )
   algorithm = make_algorithm(config, steps)
   check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
-  model = placement.from_main(initial_model(config, task, shared, data))
+  model = placement.from_main(initial_model(config, task, shared, data, stop))
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
   stats = config.batch_stats
   engine = Engine(

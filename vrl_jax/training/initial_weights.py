@@ -22,6 +22,7 @@ from vrl_jax.engine.feed import Feed
 from vrl_jax.engine.placement import Placement, first_copy
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
+from vrl_jax.signals import StopRequest
 from vrl_jax.storage import atomic_path, sha256
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.orbax_errors import cause
@@ -33,7 +34,11 @@ _EVAL_CHUNK = 500
 
 
 def initial_model(
-  config: ml_collections.ConfigDict, task: Task, directory: pathlib.Path, data: dict[str, str]
+  config: ml_collections.ConfigDict,
+  task: Task,
+  directory: pathlib.Path,
+  data: dict[str, str],
+  stop: StopRequest | None = None,
 ) -> Model:
   """The task's initial model, trained for `config.init_epochs` epochs by one worker with plain SGD.
 
@@ -46,12 +51,14 @@ def initial_model(
     task: the config's task.
     directory: where the weights are stored.
     data: the task's `vrl_jax.training.fingerprint.data_fields`; weights of other data are not used.
+    stop: asked between rounds.
 
   Returns:
     NumPy parameters and batch statistics.
 
   Raises:
     UserError: the loss does not fall to `config.init_loss` within `config.init_epochs`.
+    Interrupted: a signal was received.
 
   >>> import tempfile
   >>> from vrl_jax.config.files import load_config
@@ -76,12 +83,12 @@ def initial_model(
   path = directory / f'initial_{_key(config, data)}.msgpack'
   stored = _read(path, model)
   if stored is None:
-    stored = _plain_sgd(config, task, model)
+    stored = _plain_sgd(config, task, model, stop or StopRequest())
     _write(path, stored)
   return stored
 
 
-def _plain_sgd(config, task, model):
+def _plain_sgd(config, task, model, stop):
   placement = Placement((jax.local_devices()[0],), 1)
   stream = index_stream(identical(task.labels, 1, seed=config.seed), config.batch_size, config.seed)
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
@@ -97,6 +104,7 @@ def _plain_sgd(config, task, model):
   )
 
   def advance(state, step, length):
+    stop.check()
     state, token = engine.run(state, feed.items(step, length, 1), 1)
     token.block_until_ready()
     return state

@@ -14,6 +14,7 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import validate
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
+from vrl_jax.signals import StopRequest
 from vrl_jax.training import fingerprint
 from vrl_jax.training.checkpoint import CheckpointWriter, host_shapes
 from vrl_jax.training.experiment import Experiment, make_experiment
@@ -22,7 +23,6 @@ from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import show_progress
 from vrl_jax.training.restore import restore_for_all
 from vrl_jax.training.run_directory import RunDirectory
-from vrl_jax.training.signals import StopRequest, stop_requests
 from vrl_jax.training.trainer import Start, Trainer
 from vrl_jax.training.writers import open_writers, require_packages
 
@@ -39,8 +39,8 @@ def train_and_evaluate(
   Args:
     config: a complete config (`vrl_jax.task_config` or `vrl_jax.load_config`).
     workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
-    stop: from `vrl_jax.training.signals.stop_requests`, if the caller handles signals; None handles SIGTERM and SIGINT
-      during this call.
+    stop: from `vrl_jax.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
+      SIGINT stop the training after the current round.
     show_data: receives the table of examples per worker and class; `run_sweep` prints equal tables once.
 
   Returns:
@@ -65,25 +65,28 @@ def train_and_evaluate(
   require_packages(config)
   devices.prepare_devices(config.devices, workers=config.workers)
   with contextlib.ExitStack() as stack:
-    stop = stop or stack.enter_context(stop_requests())
     stack.enter_context(jax.enable_x64(config.x64))
     stack.enter_context(np.errstate(over='ignore', invalid='ignore'))  # divergence is reported by Diverged
-    with stop.deferred():
-      directory = stack.enter_context(RunDirectory.open(workdir, config))
+    given, stop = stop is not None, stop or StopRequest()
+    stop.check()
+    directory = stack.enter_context(RunDirectory.open(workdir, config))
     if directory.summary and directory.summary['status'] == 'finished':
       print(f'{directory.path}: already finished at step {directory.summary["step"]}')
       return directory.summary
     if directory.summary and directory.summary['status'] == 'diverged':
       processes.wait_for_all()
       raise Diverged(directory.summary['message'], everywhere=True)
-    experiment = make_experiment(config, directory.shared, directory.path)
+    experiment = make_experiment(config, directory.shared, directory.path, stop)
     evaluator = Evaluator(experiment)
     start = find_start(config, experiment, directory)
     print(experiment.describe(config, start.step))
     if data := experiment.describe_data():
       show_data(data)
     write = stack.enter_context(open_writers(config, directory.path, directory.metrics()))
+    stop.check()
     directory.start_run()
+    if not given:
+      stack.enter_context(stop.handles_signals())
     with (
       stop.deferred(),
       CheckpointWriter.open(directory.path, through=directory.locked_path) as checkpoints,

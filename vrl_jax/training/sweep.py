@@ -15,12 +15,12 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import validate
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
+from vrl_jax.signals import StopRequest
 from vrl_jax.storage import remove_abandoned
 from vrl_jax.training import fingerprint
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.run_directory import check_same_config
-from vrl_jax.training.signals import StopRequest
 from vrl_jax.training.sweep_index import check_keeps_runs, run_folders, write_index
 
 

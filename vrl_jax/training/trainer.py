@@ -15,6 +15,7 @@ from vrl_jax.cluster import processes
 from vrl_jax.engine.periods import Periods
 from vrl_jax.engine.placement import first_copy
 from vrl_jax.errors import Diverged, Interrupted
+from vrl_jax.signals import StopRequest
 from vrl_jax.training.checkpoint import CheckpointWriter, to_host
 from vrl_jax.training.experiment import Experiment
 from vrl_jax.training.extension import longer_runs_have, obstacle
@@ -22,7 +23,6 @@ from vrl_jax.training.log_points import Pacer, Segment, segments, steps_per_disp
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import Progress
 from vrl_jax.training.run_directory import RunDirectory
-from vrl_jax.training.signals import StopRequest
 from vrl_jax.training.writers import Write
 
 
