@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # type checkers do not see the names otherwise
+  import vrl_jax.tasks as tasks  # noqa: F401
   from vrl_jax import algorithms as algorithms
   from vrl_jax.algorithms import *  # noqa: F403
   from vrl_jax.algorithms.core.axes import AXES
@@ -64,6 +65,8 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
   if name in _LAZY:
     return getattr(importlib.import_module(_LAZY[name]), name)
+  if name == 'tasks':
+    return importlib.import_module('vrl_jax.tasks')
   if name == '__all__' or not name.startswith('__'):
     algorithms = importlib.import_module('vrl_jax.algorithms')
     if name == '__all__':
@@ -74,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-  return sorted(__getattr__('__all__'))
+  return sorted([*__getattr__('__all__'), 'tasks'])

@@ -1,7 +1,6 @@
 """Batch normalisation: the statistics of each policy against NumPy, its traffic, and that there is no default."""
 
 import importlib
-import pathlib
 
 import flax
 import jax
@@ -14,7 +13,6 @@ from support.inprocess import signal_at
 from support.launches import checkpoint_steps, leaves, lines
 from support.tasks.normed import CLASSES, FEATURES, Normed
 
-import vrl_jax.tasks
 from vrl_jax.algorithms import s_sgd, vrl_sgd
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.config.fields import default_config
@@ -23,6 +21,7 @@ from vrl_jax.engine.engine import Engine
 from vrl_jax.engine.feed import Supply
 from vrl_jax.engine.placement import first_copy, place_workers
 from vrl_jax.errors import Interrupted, UserError
+from vrl_jax.tasks.task import make_task
 from vrl_jax.tools import checkpoint, communication
 from vrl_jax.training.loop import train_and_evaluate
 
@@ -126,14 +125,12 @@ def test_sync_with_s_sgd_is_one_worker_with_large_batches():
 
 
 @pytest.fixture
-def normed(monkeypatch):
-  """The task `normed` among the tasks, and its config."""
-  here = str(pathlib.Path(__file__).parents[1] / 'support' / 'tasks')
-  monkeypatch.setattr(vrl_jax.tasks, '__path__', [*vrl_jax.tasks.__path__, here])
+def normed():
+  """The config of the task `normed`, from outside the package."""
 
   def config(policy, **fields):
     config = default_config()
-    config.task, config.batch_stats = 'normed', policy
+    config.task, config.batch_stats = 'support.tasks.normed:make_task', policy
     config.update(workers=4, devices=2, batch_size=4, period=4, steps=30, learning_rate=0.1, eval_every=1.0)
     config.update(checkpoint_every=1, **fields)
     return config
@@ -161,7 +158,7 @@ def test_an_exported_model_has_its_statistics(normed, tmp_path):
   path = tmp_path / 'model.msgpack'
   assert checkpoint.main([str(tmp_path / 'run'), '--export', str(path)]) == 0
   variables = flax.serialization.msgpack_restore(path.read_bytes())
-  task = importlib.import_module('vrl_jax.tasks.normed').make_task(normed('local'))
+  task = make_task(normed('local'))
   stats = {'batch_stats': variables['batch_stats']}
   metrics = task.metrics(variables['params'], stats, jax.tree.map(jax.numpy.asarray, task.test))
   assert float(metrics['loss'].mean()) == pytest.approx(summary['test_loss'], rel=1e-5)
@@ -191,7 +188,9 @@ def test_all_policies_have_the_same_initial_weights(normed, tmp_path):
 
 
 def test_a_missing_unknown_or_superfluous_policy_is_refused(normed, tmp_path):
-  with pytest.raises(UserError, match="task='normed' has batch statistics.*batch_stats=average or local or sync"):
+  with pytest.raises(
+    UserError, match="task='support.tasks.normed:make_task' has batch statistics.*batch_stats=average or local or sync"
+  ):
     train_and_evaluate(normed(None), tmp_path / 'a')
   with pytest.raises(UserError, match="batch_stats='mean', must be one of average, local, sync"):
     train_and_evaluate(normed('mean'), tmp_path / 'b')

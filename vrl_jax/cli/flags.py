@@ -129,7 +129,7 @@ def _override(config, overrides):
 
 def _run_directory(workdir, config):
   if workdir is None:
-    task = config.task if config else ''
+    task = str(config.task).replace(':', '.') if config else ''
     # Microseconds, so that launches in the same second have different directories.
     return pathlib.Path('runs') / f'{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{task}'
   if not workdir.strip():

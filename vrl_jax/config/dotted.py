@@ -26,6 +26,15 @@ def is_dotted(value: Any) -> bool:
   return isinstance(value, str) and (':' in value or '.' in value)
 
 
+def module_of(path: str) -> str:
+  """The module in a dotted path.
+
+  >>> module_of('my_package.my_module:name'), module_of('optax.lion')
+  ('my_package.my_module', 'optax')
+  """
+  return path.partition(':')[0] if ':' in path else path.rpartition('.')[0]
+
+
 def import_dotted(field: str, path: str) -> Any:
   """What a dotted path names; modules are found from the current folder, as with `python -m`, which is put on `sys.path`.
 
@@ -44,7 +53,8 @@ def import_dotted(field: str, path: str) -> Any:
   vrl_jax.errors.UserError: schedule='optax.cosine_decay_shedule': the module 'optax' has no 'cosine_decay_shedule'; \
 did you mean 'cosine_decay_schedule'?
   """
-  module_name, _, name = path.partition(':') if ':' in path else path.rpartition('.')
+  module_name = module_of(path)
+  name = path[len(module_name) + 1 :]
   if not all(part.isidentifier() for part in (*module_name.split('.'), *name.split('.'))):
     raise UserError(f'{field}={path!r}, must be a dotted path such as my_module:my_function')
   found = _import(field, path, module_name)

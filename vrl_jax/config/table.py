@@ -85,7 +85,7 @@ def _rows(role, *rows):
 FIELDS = (
   *_rows(
     Role.PROBLEM,
-    ('task', 'quadratic', str, 'the task, a module of vrl_jax.tasks'),
+    ('task', 'quadratic', str, 'the task: a module of vrl_jax.tasks, or my_module:make_task'),
     ('batch_size', 32, int, 'examples in a mini-batch of one worker', integer(1)),
     ('learning_rate', 0.01, float, 'γ, or its peak if it follows a schedule', number(positive=True)),
     ('weight_decay', 0.0, float, 'factor of the parameters that is added to the gradient', number()),

@@ -1,71 +1,76 @@
-"""Classification with a flax model: cross-entropy and accuracy."""
+"""Classification: cross-entropy and accuracy."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from vrl_jax.errors import UserError
+from vrl_jax.tasks.supervised import require_fields, supervised_task
 from vrl_jax.tasks.task import Task
 
 
 def classification_task(
-  model: nn.Module,
+  model: Any,
   train: dict[str, np.ndarray],
-  test: dict[str, np.ndarray],
-  class_names: Sequence[str],
+  test: dict[str, np.ndarray] | None = None,
+  class_names: Sequence[str] | None = None,
   constants: dict[str, Any] | None = None,
   dropout: bool = False,
 ) -> Task:
-  """Makes the task of training a flax classifier.
+  """Makes the task of training a classifier.
 
   Args:
-    model: maps inputs to logits. If it has a collection 'batch_stats', it is called with `train=True` in training.
-    train: the training data, `input` [n, ...] and `label` [n].
-    test: the test data, likewise.
-    class_names: the name of each label.
-    constants: the model's collection 'constants', which is not trained.
-    dropout: whether the model has dropout. If so, it is called with `train=True` and the rng 'dropout' in training.
+    model: maps inputs to logits: a flax module, or a pair of functions `init(rng) -> params` and
+      `apply(params, inputs) -> logits`. A module with a collection 'batch_stats' is called with `train=True` in
+      training.
+    train: the training data, `input` [n, ...] and `label`, integers [n].
+    test: the test data, likewise, or None.
+    class_names: the name of each label; None names them by their numbers.
+    constants: a flax module's collection 'constants', which is not trained.
+    dropout: whether a flax module has dropout. If so, it is called with `train=True` and the rng 'dropout' in training.
 
+  >>> import flax.linen as nn, jax
   >>> data = {'input': np.eye(2, dtype=np.float32), 'label': np.array([0, 1])}
   >>> task = classification_task(nn.Dense(2), train=data, test=data, class_names=['left', 'right'])
   >>> params = jax.tree.map(jnp.zeros_like, task.init(jax.random.key(0)))
   >>> task.metrics(params, task.frozen, data)['accuracy'].tolist()  # equal logits: the first class wins
   [1.0, 0.0]
   """
+  train = require_fields(train, ('input', 'label'), 'train')
+  test = None if test is None else require_fields(test, ('input', 'label'), 'test')
+  most = max(_largest_label(data['label'], what) for what, data in (('train', train), ('test', test)) if data)
+  if class_names is None:
+    class_names = [str(label) for label in range(most + 1)]
+  elif most >= len(class_names):
+    raise UserError(f'there is a label {most}, but class_names has {len(class_names)} names')
 
-  example = np.array(train['input'][:1])  # a copy, so that `train` can be freed
+  def losses(logits, batch):
+    if logits.shape[-1] < len(class_names):
+      raise UserError(f'the model has {logits.shape[-1]} outputs for {len(class_names)} classes')
+    return optax.softmax_cross_entropy_with_integer_labels(logits, batch['label'])
 
-  def init(rng):
-    return model.init(rng, jnp.asarray(example))
+  def metrics(logits, batch):
+    return {'accuracy': (jnp.argmax(logits, axis=-1) == batch['label']).astype(jnp.float32)}
 
-  has_stats = 'batch_stats' in jax.eval_shape(init, jax.random.key(0))
-  training: dict[str, Any] = {'train': True} if dropout or has_stats else {}
-
-  def loss(params, frozen, batch, rng):
-    variables = {'params': params, **frozen}
-    logits, changed = model.apply(variables, batch['input'], rngs={'dropout': rng}, mutable=['batch_stats'], **training)
-    mean = jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']))
-    return (mean, changed['batch_stats']) if has_stats else mean
-
-  def metrics(params, frozen, batch):
-    logits = cast(jax.Array, model.apply({'params': params, **frozen}, batch['input']))
-    return {
-      'loss': optax.softmax_cross_entropy_with_integer_labels(logits, batch['label']),
-      'accuracy': (jnp.argmax(logits, axis=-1) == batch['label']).astype(jnp.float32),
-    }
-
-  return Task(
-    init=lambda rng: init(rng)['params'],
-    loss=loss,
+  return supervised_task(
+    model,
+    train,
+    test,
+    losses=losses,
     metrics=metrics,
-    train=train,
     labels=train['label'],
-    test=test,
-    frozen={'constants': constants} if constants else {},
     class_names=class_names,
-    batch_stats=jax.tree.map(np.asarray, init(jax.random.key(0))['batch_stats']) if has_stats else (),
+    constants=constants,
+    dropout=dropout,
   )
+
+
+def _largest_label(label, what):
+  if label.ndim != 1 or not np.issubdtype(label.dtype, np.integer):
+    raise UserError(f"{what}['label'] is {label.dtype} {list(label.shape)}, must be integers [n]")
+  if len(label) and label.min() < 0:
+    raise UserError(f"{what}['label'] has the negative label {label.min()}, must be from 0")
+  return int(label.max()) if len(label) else 0

@@ -14,6 +14,7 @@ from vrl_jax.accounting.traffic import Traffic, traffic, with_batch_stats
 from vrl_jax.algorithms import ALGORITHMS, Algorithm, precede
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.cluster import consistency, processes
+from vrl_jax.config.dotted import is_dotted
 from vrl_jax.config.fields import algorithm_options
 from vrl_jax.config.optimizers import clipping, inner_optimizer
 from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
@@ -26,6 +27,7 @@ from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
 from vrl_jax.signals import StopRequest
+from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task, make_task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.initial_weights import initial_model
@@ -69,8 +71,9 @@ class Experiment(NamedTuple):
 
   def class_table(self) -> dict[str, Any]:
     """The number of examples of each class that each worker has."""
-    names = [str(name) for name in self.task.class_names]
-    table = class_table(self.partition, self.task.labels, len(names))
+    labels = self.task.labels
+    names = [str(name) for name in (self.task.class_names if len(self.task.class_names) else range(labels.max() + 1))]
+    table = class_table(self.partition, labels, len(names))
     return {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
 
   def facts(self) -> dict[str, Any]:
@@ -92,14 +95,14 @@ class Experiment(NamedTuple):
     )
 
   def describe_data(self) -> str:
-    """The table of examples per worker and class for the terminal; empty if every example is a class of its own."""
-    if len(set(self.task.labels.tolist())) == len(self.task.labels):
-      return ''
-    table = self.class_table()
-    text = format_class_table(np.array(table['table']), table['class_names'])
+    """The table of examples per worker and class, and how many are left out, for the terminal; empty without classes."""
+    lines = []
+    if 1 < len(set(self.task.labels.tolist())) < len(self.task.labels):
+      table = self.class_table()
+      lines.append(format_class_table(np.array(table['table']), table['class_names']))
     if self.partition.dropped:
-      text += f'\n{self.partition.dropped} examples are left out of training so that all shards are equal'
-    return text
+      lines.append(f'{self.partition.dropped} examples are left out of training so that all shards are equal')
+    return '\n'.join(lines)
 
 
 def make_experiment(
@@ -107,6 +110,8 @@ def make_experiment(
   shared: pathlib.Path,
   workdir: pathlib.Path | None = None,
   stop: StopRequest | None = None,
+  *,
+  task: Task | None = None,
 ) -> Experiment:
   """Builds what the config describes.
 
@@ -115,6 +120,7 @@ def make_experiment(
     shared: the directory of the initial weights, which other runs may share.
     workdir: the run directory; its checkpoints must be of the same data. None if there is none.
     stop: ends the computation of the initial weights, which can take long.
+    task: a checked task to use instead of the one that the config names.
 
   Raises:
     UserError: the config does not describe an experiment, or the data are not those of the checkpoints.
@@ -125,7 +131,10 @@ def make_experiment(
   (2, 4, array([1.], dtype=float32))
   """
   placement = place_workers(config.workers, config.devices)
-  task = make_task(config)
+  if task is None:
+    task = make_task(config)
+    if is_dotted(config.task):
+      check_task(task, config.batch_size, f'task={config.task!r}')
   check_batch_stats(config, task)
   data = fingerprint.data_fields(task)
   if not placement.is_local:

@@ -15,9 +15,11 @@ from vrl_jax.config.fields import validate
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
 from vrl_jax.signals import StopRequest
+from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.checkpoint import CheckpointWriter, host_shapes
 from vrl_jax.training.experiment import Experiment, make_experiment
+from vrl_jax.training.given import FILE, given_fingerprints, require_same_given
 from vrl_jax.training.log_points import LogSteps
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import show_progress
@@ -32,6 +34,7 @@ def train_and_evaluate(
   workdir: str | os.PathLike,
   stop: StopRequest | None = None,
   *,
+  task: Task | None = None,
   show_data: Callable[[str], None] = print,
 ) -> dict[str, Any]:
   """Trains what a config describes; resumes from the last checkpoint if there is one.
@@ -41,6 +44,8 @@ def train_and_evaluate(
     workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
     stop: from `vrl_jax.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
       SIGINT stop the training after the current round.
+    task: a task to train instead of the one that `config.task` names, which then only names it. A run is resumed only
+      with a task of the same data, initial parameters, loss and metrics.
     show_data: receives the table of examples per worker and class; `run_sweep` prints equal tables once.
 
   Returns:
@@ -70,13 +75,15 @@ def train_and_evaluate(
     given, stop = stop is not None, stop or StopRequest()
     stop.check()
     directory = stack.enter_context(RunDirectory.open(workdir, config))
+    fingerprints = given_fingerprints(task, config.batch_size)
+    require_same_given(directory.path, fingerprints)
     if directory.summary and directory.summary['status'] == 'finished':
       print(f'{directory.path}: already finished at step {directory.summary["step"]}')
       return directory.summary
     if directory.summary and directory.summary['status'] == 'diverged':
       processes.wait_for_all()
       raise Diverged(directory.summary['message'], everywhere=True)
-    experiment = make_experiment(config, directory.shared, directory.path, stop)
+    experiment = make_experiment(config, directory.shared, directory.path, stop, task=task)
     evaluator = Evaluator(experiment)
     start = find_start(config, experiment, directory)
     print(experiment.describe(config, start.step))
@@ -84,6 +91,8 @@ def train_and_evaluate(
       show_data(data)
     write = stack.enter_context(open_writers(config, directory.path, directory.metrics()))
     stop.check()
+    if fingerprints:
+      directory.write_json(FILE, fingerprints)
     directory.start_run()
     if not given:
       stack.enter_context(stop.handles_signals())

@@ -17,6 +17,7 @@ from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.signals import StopRequest
 from vrl_jax.storage import remove_abandoned
+from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.loop import train_and_evaluate
@@ -40,7 +41,11 @@ class SweepResult(NamedTuple):
 
 
 def run_sweep(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike, stop: StopRequest | None = None
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+  stop: StopRequest | None = None,
+  *,
+  task: Task | None = None,
 ) -> SweepResult:
   """Runs every entry of `config.sweep` with each of `config.seeds`, then prints a table and writes a report.
 
@@ -53,6 +58,7 @@ def run_sweep(
       `seeds`, a tuple of integers; or both. Optionally `title` and `figure` (see `vrl_jax.report.comparison_figure`).
     workdir: the directory of the sweep.
     stop: as in `vrl_jax.train_and_evaluate`.
+    task: as in `vrl_jax.train_and_evaluate`; all runs train it.
 
   Returns:
     The files of the report and the names of the runs that diverged.
@@ -94,7 +100,7 @@ def run_sweep(
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
       try:
-        train_and_evaluate(run_config, directory / folders[name], stop, show_data=show_data)
+        train_and_evaluate(run_config, directory / folders[name], stop, task=task, show_data=show_data)
       except Diverged as error:
         print(error)
         diverged.append(name)

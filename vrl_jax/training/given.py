@@ -1,0 +1,93 @@
+"""A task that was passed as an object: its fingerprint in the run directory, as the config cannot describe it."""
+
+import json
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.cluster import processes
+from vrl_jax.errors import UserError
+from vrl_jax.storage import checksum
+from vrl_jax.tasks.check import check_task
+from vrl_jax.tasks.task import Task
+from vrl_jax.training.fingerprint import data_fields
+
+FILE = 'given.json'
+"""The file in a run directory that holds the fingerprints."""
+
+
+def task_fingerprint(task: Task, batch_size: int) -> str:
+  """A checksum of a task's data, initial parameters, loss and metrics.
+
+  >>> def task(power):
+  ...   loss = lambda x, frozen, batch, rng: ((x - batch) ** power).mean()
+  ...   metrics = lambda x, frozen, batch: {'loss': (x - batch) ** power}
+  ...   return Task(lambda rng: np.float32(1), loss, metrics, train=np.arange(4.0), labels=np.arange(4))
+  >>> task_fingerprint(task(2), 2) == task_fingerprint(task(2), 2), task_fingerprint(task(2), 2) == task_fingerprint(task(4), 2)
+  (True, False)
+  """
+  frozen = {**task.frozen, 'batch_stats': task.batch_stats} if task.batch_stats else task.frozen
+  batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((batch_size, *x.shape[1:]), x.dtype), task.train)
+  params, rng = jax.eval_shape(lambda rng: (task.init(rng), rng), jax.random.key(0))
+  total = checksum(json.dumps(data_fields(task), sort_keys=True).encode())
+  total = _of_program(total, task.init, rng)
+  total = _of_program(total, task.loss, params, frozen, batch, rng)
+  return f'{_of_program(total, task.metrics, params, frozen, batch):08x}'
+
+
+def _of_program(start: int, fun: Callable[..., Any], *args: Any) -> int:
+  """The checksum of a function's jaxpr and of the arrays in it, for arguments of these shapes."""
+  traced = jax.make_jaxpr(fun, axis_env=[(axis, 1) for axis in AXES])(*args)
+  total = checksum(re.sub(r'0x[0-9a-f]+', '', str(traced.jaxpr)).encode(), start)  # without the addresses of functions
+  for const in traced.consts:
+    is_key = isinstance(const, jax.Array) and jax.dtypes.issubdtype(const.dtype, jax.dtypes.prng_key)
+    total = checksum(np.asarray(jax.random.key_data(const) if is_key else const), total)
+  return total
+
+
+def given_fingerprints(task: Task | None, batch_size: int) -> dict[str, str]:
+  """The fingerprint of each object that was given; raises UserError if it is none that can be trained.
+
+  >>> given_fingerprints(None, batch_size=32)
+  {}
+  """
+  return {} if task is None else {'task': task_fingerprint(check_task(task, batch_size, 'task'), batch_size)}
+
+
+def require_same_given(path: pathlib.Path, given: dict[str, str]) -> None:
+  """Raises UserError if the directory holds a run of other objects.
+
+  >>> import tempfile
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   path = pathlib.Path(name)
+  ...   _ = (path / 'config.json').write_text('{}'), (path / FILE).write_text('{"task": "0badcafe"}')
+  ...   require_same_given(path, {'task': '0badcafe'})
+  ...   try:
+  ...     require_same_given(path, {'task': 'deadbeef'})
+  ...   except UserError as error:
+  ...     print(str(error).removeprefix(name))
+  : holds a run of another task (other data, initial parameters, loss or metrics); choose another --workdir
+  """
+  if not processes.from_main(lambda: (path / 'config.json').exists()):
+    return
+  stored = processes.from_main(lambda: _read(path / FILE))
+  if stored.get('task') != given.get('task'):
+    raise UserError(
+      f'{path}: holds a run of another task (other data, initial parameters, loss or metrics); choose another --workdir',
+      everywhere=True,
+    )
+
+
+def _read(path):
+  try:
+    content = json.loads(path.read_text())
+    return content if isinstance(content, dict) else {}
+  except FileNotFoundError:
+    return {}
+  except (OSError, ValueError) as error:
+    raise UserError(f'{path}: cannot be read ({error}); move it away or choose another --workdir') from None
