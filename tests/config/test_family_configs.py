@@ -7,10 +7,10 @@ import pytest
 from support.eight_quadratics import get_config
 
 import vrl_jax
-from vrl_jax.config.fields import algorithm_options
+from vrl_jax.config.algorithms import algorithm_options
 from vrl_jax.engine.periods import make_periods, stages_from_losses, stagewise
 from vrl_jax.errors import UserError
-from vrl_jax.training.experiment import make_algorithm
+from vrl_jax.training.algorithm import make_algorithm
 from vrl_jax.training.loop import train_and_evaluate
 
 

@@ -15,7 +15,7 @@ from support.launches import checkpoint_steps, contents
 
 from vrl_jax.engine.state import WorkerState
 from vrl_jax.tools import checkpoint
-from vrl_jax.training.experiment import make_algorithm
+from vrl_jax.training.algorithm import make_algorithm
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.restore import read_metadata, read_state
 

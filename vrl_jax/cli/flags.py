@@ -10,6 +10,8 @@ from absl import flags
 from ml_collections import config_flags
 
 from vrl_jax.cluster.join import Cluster
+from vrl_jax.config.dotted import is_dotted
+from vrl_jax.config.fields import set_algorithm
 from vrl_jax.config.files import load_config
 from vrl_jax.errors import UserError
 from vrl_jax.storage import expand_home
@@ -116,6 +118,9 @@ def _load(name):
 
 
 def _override(config, overrides):
+  chosen = [value for field, _, value in (o.partition('=') for o in overrides) if field.endswith('-config.algorithm')]
+  if is_dotted(algorithm := chosen[-1] if chosen else config.get('algorithm')):
+    set_algorithm(config, algorithm)  # its options become fields
   for override in overrides:
     field = override.partition('=')[0].partition('config.')[2]
     if field not in config.keys():

@@ -1,20 +1,15 @@
 """The fields of every run: the table, and the options of the algorithms."""
 
-import inspect
-import re
+import copy
 from typing import Any
 
 import ml_collections
 from ml_collections import config_dict
 
-from vrl_jax.algorithms import ALGORITHMS
-from vrl_jax.config.checks import finite
+from vrl_jax.config.algorithms import algorithm_options, option_fields, own_fields, takers
 from vrl_jax.config.optimizers import check_paths
 from vrl_jax.config.table import FIELDS, Field, Role, with_roles
 from vrl_jax.errors import UserError
-
-# Parameters of the factories that are not fields: set by the run, or not expressible as a flag.
-_NOT_OPTIONS = ('inner', 'axis_name', 'seed', 'corrected')
 
 
 def common_fields() -> tuple[Field, ...]:
@@ -50,19 +45,40 @@ def as_config(fields: tuple[Field, ...]) -> ml_collections.ConfigDict:
   return config
 
 
-def algorithm_options(algorithm: str | None = None) -> dict[str, Any]:
-  """The options of one algorithm's factory, or of all of them, with their defaults.
+def set_algorithm(config: ml_collections.ConfigDict, algorithm: str) -> None:
+  """Sets a config's algorithm; the options that only an algorithm with a dotted path has become fields.
 
-  >>> algorithm_options('easgd'), 'alpha' in algorithm_options()
-  ({'alpha': None}, True)
+  The fields of the options that only the previous algorithm had are removed.
+
+  >>> config = default_config()
+  >>> set_algorithm(config, 'easgd')
+  >>> config.algorithm
+  'easgd'
   """
-  factories = ALGORITHMS.values() if algorithm is None else [ALGORITHMS[algorithm]]
-  return {
-    name: parameter.default
-    for factory in factories
-    for name, parameter in inspect.signature(factory).parameters.items()
-    if name not in _NOT_OPTIONS
-  }
+  own = own_fields(algorithm)
+  with config.unlocked():
+    if algorithm != config.algorithm:
+      for field in own_fields(config.algorithm):
+        if field.name in config:
+          del config[field.name]
+    config.algorithm = algorithm
+    for name, default in as_config(own).items(preserve_field_references=True):
+      if name not in config:
+        config[name] = default
+
+
+def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """The config, with the fields of its algorithm's own options; a copy, if some were missing.
+
+  >>> config = default_config()
+  >>> complete(config) is config
+  True
+  """
+  if all(field.name in config for field in own_fields(config.get('algorithm', ''))):
+    return config
+  config = copy.deepcopy(config)
+  set_algorithm(config, config.algorithm)
+  return config
 
 
 def initial_weights_fields(fields: dict[str, Any]) -> dict[str, Any]:
@@ -71,40 +87,8 @@ def initial_weights_fields(fields: dict[str, Any]) -> dict[str, Any]:
   >>> initial_weights_fields({'seed': 0, 'dataset': 'mnist', 'period': 5, 'alpha': 0.1, 'tensorboard': True})
   {'seed': 0, 'dataset': 'mnist'}
   """
-  options = algorithm_options()
+  options = {*algorithm_options(), *(field.name for field in own_fields(fields.get('algorithm', '')))}
   return {name: value for name, value in with_roles(fields, Role.PROBLEM).items() if name not in options}
-
-
-def option_fields() -> tuple[Field, ...]:
-  """The rows of the algorithms' options; their help is what the factory's docstring says of the argument.
-
-  >>> next(field.help for field in option_fields() if field.name == 'mixing')
-  "W, 'ring' (weights 1/2 for the worker itself, 1/4 for each neighbour) or 'complete' (the mean) (d2, extra)"
-  """
-  rows = []
-  for name, default in algorithm_options().items():
-    takers = _takers(name)
-    about = f'{_argument_help(ALGORITHMS[takers[0]], name)} ({", ".join(takers)})'
-    kind = float if default is None else type(default)
-    rows.append(Field(name, default, kind, Role.METHOD, about, finite if kind is float else None))
-  return tuple(rows)
-
-
-def _takers(option):
-  return [algorithm for algorithm in ALGORITHMS if option in algorithm_options(algorithm)]
-
-
-def _argument_help(factory, name):
-  """The first sentence of an argument in a docstring's Args section."""
-  lines = (inspect.getdoc(factory) or '').splitlines()
-  start = next((i for i, line in enumerate(lines) if line.startswith(f'  {name}: ')), len(lines))
-  words = [line.strip() for line in lines[start : start + 1]]
-  for line in lines[start + 1 :]:
-    if not line.startswith('    '):
-      break
-    words.append(line.strip())
-  text = re.sub(r' :math:`[^`]*`', '', ' '.join(words).removeprefix(f'{name}: '))
-  return text.split('. ')[0].split('; ')[0].rstrip('.')
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
@@ -123,6 +107,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     if config.get(name):
       raise UserError(f'{name}={config[name]!r:.80} means several runs: use launch.py or vrl_jax.run_sweep')
   check_fields(common_fields(), config)
+  check_fields(own_fields(config.algorithm), config)
   for rule in _RULES:
     rule(config)
 
@@ -176,7 +161,7 @@ def _options_belong_to_the_algorithm(config):
   for name, default in algorithm_options().items():
     if name not in own and config[name] != default:
       raise UserError(
-        f'{name}={config[name]!r} is not an option of algorithm={config.algorithm!r} (only of {", ".join(_takers(name))})'
+        f'{name}={config[name]!r} is not an option of algorithm={config.algorithm!r} (only of {", ".join(takers(name))})'
       )
 
 

@@ -102,7 +102,13 @@ FIELDS = (
   ),
   *_rows(
     Role.METHOD,
-    ('algorithm', 'vrl_sgd', str, 'the distributed algorithm', one_of('vrl_jax.algorithms:ALGORITHMS')),
+    (
+      'algorithm',
+      'vrl_sgd',
+      str,
+      'the distributed algorithm',
+      one_of('vrl_jax.algorithms:ALGORITHMS', dotted='my_module:half_average'),
+    ),
     ('workers', 8, int, 'N, the number of workers', integer(1, bits=12)),
     (
       'period',

@@ -46,10 +46,10 @@ FIELDS = {'period': 'k', 'learning_rate': 'γ', 'first_period': 'first k', 'work
 def algorithm(key: str) -> str:
   """The display name of an algorithm.
 
-  >>> algorithm('vrl_sgd_w'), algorithm('post_local_sgd')
-  ('VRL-SGD-W', 'Post-Local-SGD')
+  >>> algorithm('vrl_sgd_w'), algorithm('post_local_sgd'), algorithm('my_module:half_average')
+  ('VRL-SGD-W', 'Post-Local-SGD', 'Half-Average')
   """
-  words = key.split('_')
+  words = re.split('[:.]', key)[-1].split('_')
   return ALGORITHMS.get(key) or '-'.join('SGD' if word == 'sgd' else word.capitalize() for word in words)
 
 

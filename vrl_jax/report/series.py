@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrl_jax.config.fields import algorithm_options
+from vrl_jax.config.algorithms import algorithm_options
 from vrl_jax.config.table import ignored_fields, is_compared
 from vrl_jax.report import names
 from vrl_jax.report.records import Run
@@ -163,8 +163,10 @@ def differ_only_in_algorithm(run: Run, other: Run) -> bool:
   [True, False]
   """
   fields = differing_fields((run, other), ('seed',))
+  # A field that only one of the configs has is an option of its algorithm, which has a dotted path.
+  own = [field for field in fields if (field in run.config) != (field in other.config)]
   # One S-SGD run is the baseline for all values of the fields that it ignores.
-  return {'algorithm', *ignored_fields('s_sgd'), *algorithm_options()}.issuperset(fields)
+  return {'algorithm', *ignored_fields('s_sgd'), *algorithm_options(), *own}.issuperset(fields)
 
 
 def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:

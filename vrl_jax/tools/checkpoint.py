@@ -29,8 +29,8 @@ from vrl_jax.errors import DataError, UserError
 from vrl_jax.report.names import format_bytes
 from vrl_jax.storage import atomic_path
 from vrl_jax.tools.arguments import ArgumentParser
+from vrl_jax.training.algorithm import make_algorithm
 from vrl_jax.training.checkpoint import best_step
-from vrl_jax.training.experiment import make_algorithm
 from vrl_jax.training.restore import FOLDER, read_metadata, read_state, stored_steps
 
 

@@ -21,7 +21,8 @@ import numpy as np
 from vrl_jax.accounting.hlo import Collective, collectives
 from vrl_jax.algorithms import ALGORITHMS
 from vrl_jax.cli.flags import parse
-from vrl_jax.config.fields import algorithm_options, validate
+from vrl_jax.config.algorithms import algorithm_options
+from vrl_jax.config.fields import complete, set_algorithm, validate
 from vrl_jax.engine import devices
 from vrl_jax.errors import UserError
 from vrl_jax.report import names
@@ -78,7 +79,7 @@ def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication
   >>> counted.compiled, counted.formula, len(counted.in_steps)
   (8, 8, 0)
   """
-  config = copy.deepcopy(config)
+  config = copy.deepcopy(complete(config))
   config.init_epochs = 0.0  # the initial weights do not change the communication
   validate(config)
   with tempfile.TemporaryDirectory() as folder, jax.enable_x64(config.x64):
@@ -154,7 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config is None:
       raise UserError('--config is missing (see --help)')
     devices.prepare_devices(config.devices, workers=config.workers)
-    configs = [_with_algorithm(config, name) for name in ALGORITHMS] if args.all else [config]
+    names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
+    configs = [_with_algorithm(config, name) for name in names_of_all] if args.all else [config]
     rounds = [count_communication(one) for one in configs]
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)
@@ -166,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _with_algorithm(config, name):
   """The config with another algorithm, and with defaults for the options that this algorithm does not have."""
   config, options = copy.deepcopy(config), algorithm_options(name)
-  config.algorithm = name
+  set_algorithm(config, name)
   for option, default in algorithm_options().items():
     if option not in options:
       config[option] = default

@@ -1,7 +1,6 @@
 """Builds everything that a config describes: task, partition, feed, algorithm, engine and initial model."""
 
 import functools
-import inspect
 import pathlib
 from typing import Any, NamedTuple
 
@@ -11,12 +10,9 @@ import numpy as np
 
 from vrl_jax.accounting.theory import auto_period
 from vrl_jax.accounting.traffic import Traffic, traffic, with_batch_stats
-from vrl_jax.algorithms import ALGORITHMS, Algorithm, precede
-from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.algorithms import Algorithm
 from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.dotted import is_dotted
-from vrl_jax.config.fields import algorithm_options
-from vrl_jax.config.optimizers import clipping, inner_optimizer
 from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
 from vrl_jax.data.stream import index_stream
 from vrl_jax.engine.batch_stats import POLICIES
@@ -30,6 +26,7 @@ from vrl_jax.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task, make_task
 from vrl_jax.training import fingerprint
+from vrl_jax.training.algorithm import check_algorithm, make_algorithm
 from vrl_jax.training.initial_weights import initial_model
 
 
@@ -160,7 +157,7 @@ def make_experiment(
     max_period=config.max_period,
   )
   algorithm = make_algorithm(config, steps)
-  check_algorithm(algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)), config.workers)
+  check_algorithm(config, algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)))
   model = placement.from_main(initial_model(config, task, shared, data, stop))
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
   stats = config.batch_stats
@@ -211,53 +208,6 @@ def check_batch_stats(config: ml_collections.ConfigDict, task: Task) -> None:
     )
   if config.batch_stats is not None and not task.batch_stats:
     raise UserError(f'batch_stats={config.batch_stats!r}: the model of task={config.task!r} has no batch statistics')
-
-
-def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
-  """The config's algorithm around its inner optimizer.
-
-  >>> from vrl_jax.config.files import load_config
-  >>> config = load_config('quadratic')
-  >>> config.algorithm, config.alpha = 'easgd', 0.25
-  >>> make_algorithm(config, steps=100).transform.init(np.zeros(1))._fields
-  ('inner', 'centre')
-  """
-  factory = ALGORITHMS[config.algorithm]
-  options = {name: config[name] for name in algorithm_options(config.algorithm)}
-  if 'seed' in inspect.signature(factory).parameters:
-    options['seed'] = config.seed
-  try:
-    algorithm = factory(inner_optimizer(config, steps), axis_name=AXES, **options)
-  except ValueError as error:
-    raise UserError(f'algorithm={config.algorithm!r}: {error}') from error
-  return precede(clipping(config), algorithm) if config.clip_norm else algorithm
-
-
-def check_algorithm(algorithm: Algorithm, params: Any, workers: int) -> None:
-  """Raises UserError if the algorithm refuses this number of workers or these parameters; it is traced, not run.
-
-  >>> import optax
-  >>> import vrl_jax
-  >>> algorithm = vrl_jax.easgd(optax.sgd(0.1), alpha=0.5, axis_name=AXES)
-  >>> check_algorithm(algorithm, np.zeros(1, np.float32), workers=2)
-  >>> try:
-  ...   check_algorithm(algorithm, np.zeros(1, np.float32), workers=8)
-  ... except UserError as error:
-  ...   print(error)
-  alpha=0.5 with 8 workers gives N·alpha = 4 > 1, which is unstable: alpha must be at most 1/N = 0.125
-  """
-
-  def period(params):
-    state = algorithm.transform.init(params)
-    _, state = algorithm.transform.update(params, state, params)
-    return algorithm.communicate(params, state)
-
-  over_workers = jax.vmap(jax.vmap(period, axis_name=AXES[1]), axis_name=AXES[0])
-  shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, workers, *x.shape), x.dtype), params)
-  try:
-    jax.eval_shape(over_workers, shapes)
-  except ValueError as error:
-    raise UserError(str(error)) from error
 
 
 def make_partition(config: ml_collections.ConfigDict, labels: np.ndarray) -> Partition:

@@ -11,7 +11,7 @@ import ml_collections
 import numpy as np
 
 from vrl_jax.cluster import consistency, processes
-from vrl_jax.config.fields import validate
+from vrl_jax.config.fields import complete, validate
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
 from vrl_jax.signals import StopRequest
@@ -65,6 +65,7 @@ def train_and_evaluate(
   ('finished', 10, True)
   """
   began = time.perf_counter()
+  config = complete(config)
   validate(config)
   consistency.require_same(fingerprint.run_fields(config))
   require_packages(config)

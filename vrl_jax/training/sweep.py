@@ -12,7 +12,7 @@ import ml_collections
 
 from vrl_jax import report
 from vrl_jax.cluster import consistency, processes
-from vrl_jax.config.fields import validate
+from vrl_jax.config.fields import set_algorithm, validate
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.signals import StopRequest
@@ -165,7 +165,7 @@ def sweep_entries(config: ml_collections.ConfigDict) -> list[dict[str, Any]]:
   fixed = [entry.get('name') for entry in entries if 'seed' in entry]
   if fixed:
     raise UserError(f'seeds={tuple(seeds)}: the sweep entry {fixed[0]!r} already sets seed')
-  entries = entries or [{'name': config.algorithm}]
+  entries = entries or [{'name': re.split('[:.]', config.algorithm)[-1]}]
   named = lambda name, seed: f'{name}, seed={seed}' if name else name
   return [e | {'name': named(e.get('name'), seed), 'seed': seed} for e in entries for seed in seeds]
 
@@ -187,6 +187,7 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
     run = config.copy_and_resolve_references().unlock()
     for key in [key for key in run if role_of(key) is Role.SWEEP]:
       del run[key]
+    _named(name, set_algorithm, run, overrides.get('algorithm', run.algorithm))
     for key, value in overrides.items():
       if key not in run:
         raise UserError(f'sweep entry {name!r}: unknown field {key!r}')
