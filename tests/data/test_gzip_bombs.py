@@ -6,14 +6,17 @@ import tracemalloc
 import zipfile
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from support import data_samples as samples
 
 from vrl_jax.data.sources import files
 from vrl_jax.data.sources.dbpedia_csv import read_rows
-from vrl_jax.data.sources.glove import read_text
+from vrl_jax.data.sources.glove import read_package, read_text
 from vrl_jax.data.sources.idx import read_idx
 from vrl_jax.data.sources.npz import read_npz
+from vrl_jax.data.sources.tiny_imagenet_images import open_images
 from vrl_jax.errors import DataError
 
 SIZE = 50_000_000
@@ -70,6 +73,25 @@ def test_too_many_bytes_in_an_npz(tmp_path, monkeypatch):
   npz_bomb(tmp_path / 'bomb.npz', 200_000)
   with pytest.raises(DataError, match='bytes after decompression, must have at most 100,000'):
     read_npz(tmp_path / 'bomb.npz')
+
+
+def test_an_image_without_end(tmp_path, bounded_memory):
+  path = tmp_path / 'tiny-imagenet-200.zip'
+  with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
+    archive.writestr('val/val_annotations.txt', '')
+    with archive.open('wnids.txt', 'w') as member:
+      for _ in range(50):
+        member.write(bytes(SIZE // 50))
+  with pytest.raises(DataError, match='wnids.txt: cannot be read .*has 50,000,000 bytes after decompression'):
+    open_images(path)
+
+
+def test_more_words_than_vectors(tmp_path):
+  np.save(tmp_path / 'vectors.npy', np.zeros((2, 50), np.float32))
+  words = pyarrow.table({'word': pyarrow.repeat('the', 5_000_000)})
+  pyarrow.parquet.write_table(words, tmp_path / 'words.parquet')
+  with pytest.raises(DataError, match=r'\(2, 50\) for 5000000 words'):
+    read_package(tmp_path / 'vectors.npy', tmp_path / 'words.parquet')
 
 
 def test_too_many_good_lines(tmp_path, monkeypatch):

