@@ -120,16 +120,31 @@ def test_a_directory_that_is_lost_before_the_first_step(tmp_path, monkeypatch):
 
   run, make, locks = tmp_path / 'run', loop.make_experiment, []
 
-  def make_and_lose(config, shared):
+  def make_and_lose(*args):
     run.rename(tmp_path / 'moved')
     locks.append(DirectoryLock.acquire(run))
-    return make(config, shared)
+    return make(*args)
 
   monkeypatch.setattr(loop, 'make_experiment', make_and_lose)
   with pytest.raises(StorageError, match='/run: another file or directory took its place'):
     train_and_evaluate(small_config(), run)
   locks[0].require()
   locks[0].release()
+
+
+def test_a_directory_that_is_removed_while_the_initial_weights_are_computed(tmp_path, monkeypatch):
+  from vrl_jax.training import initial_weights
+
+  train = initial_weights._plain_sgd
+
+  def train_and_lose(*args):
+    remove(tmp_path / 'run')
+    return train(*args)
+
+  monkeypatch.setattr(initial_weights, '_plain_sgd', train_and_lose)
+  with pytest.raises(StorageError, match='/run: the directory was removed or moved during this run'):
+    train_and_evaluate(small_config(init_epochs=1.0), tmp_path / 'run')
+  assert contents(tmp_path) == {}
 
 
 def test_a_sweep_that_loses_its_directory(tmp_path, monkeypatch):

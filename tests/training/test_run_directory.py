@@ -52,6 +52,11 @@ DAMAGE = {
     'config.json: cannot be read',
     2,
   ),
+  'config.json is nested too deeply': (
+    lambda f: (f / 'config.json').write_text('[' * 100_000),
+    'config.json: cannot be read',
+    2,
+  ),
   'config.json is a list': (lambda f: (f / 'config.json').write_text('[1]'), 'not an object', 2),
   'config.json is a directory': (
     lambda f: ((f / 'config.json').unlink(), (f / 'config.json').mkdir()),

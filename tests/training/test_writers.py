@@ -114,13 +114,14 @@ def test_wandb_gets_the_metrics_also_of_a_resumed_run(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, 'wandb', fake)
   monkeypatch.setenv('WANDB_PROJECT', 'mine')
   config = _config(wandb=True)
+  (tmp_path / 'wandb_id').touch()  # as a kill, or a power failure, leaves it
   train_and_evaluate(config, tmp_path)
   (logged,) = fake.runs.values()
   assert {(tag, step): v for step, numbers in logged.items() for tag, v in numbers.items()} == _expected(
     _lines(tmp_path)
   )
   (arguments,) = fake.inits
-  assert arguments['project'] == 'mine' and arguments['config']['period'] == 5
+  assert arguments['project'] == 'mine' and arguments['id'] and arguments['config']['period'] == 5
 
   with writers.open_writers(config, tmp_path, _lines(tmp_path)) as write:
     write({'step': 25, 'train_loss': 1.0})

@@ -9,6 +9,8 @@ from typing import IO, Self
 
 from vrl_jax.errors import StorageError, UserError
 
+_ATTEMPTS = 100  # one more for each launch that fails, and removes the directory, in between
+
 
 class DirectoryLock:
   """An exclusive lock of a directory, held until `release` or the end of the process.
@@ -44,7 +46,7 @@ class DirectoryLock:
       UserError: another process holds the lock, or the directory cannot be written.
     """
     try:
-      while True:
+      for _ in range(_ATTEMPTS):
         path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
           folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -56,6 +58,7 @@ class DirectoryLock:
           if lock._loss() is None:  # otherwise a launch that failed has just removed it
             stack.pop_all()
             return lock
+      raise UserError(f'{path}: its lock cannot be verified; choose another --workdir')
     except BlockingIOError as error:
       raise UserError(f'{path}: another process is running in this directory; wait for it or stop it') from error
     except OSError as error:

@@ -84,7 +84,8 @@ def train_and_evaluate(
     if directory.summary and directory.summary['status'] == 'diverged':
       processes.wait_for_all()
       raise Diverged(directory.summary['message'], everywhere=True)
-    experiment = make_experiment(config, directory.shared, directory.path, stop, task=task)
+    with directory.locked():  # it can compute initial weights for long, and stores them
+      experiment = make_experiment(config, directory.shared, directory.path, stop, task=task)
     evaluator = Evaluator(experiment)
     start = find_start(config, experiment, directory)
     print(experiment.describe(config, start.step))

@@ -229,7 +229,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any] | None:
     return content
   except (FileNotFoundError, NotADirectoryError):
     return None
-  except (ValueError, OSError) as error:
+  except (ValueError, RecursionError, OSError) as error:
     raise UserError(f'{path}: cannot be read ({error}); move it away or choose another --workdir') from None
 
 

@@ -12,6 +12,7 @@ import ml_collections
 
 from vrl_jax.cluster import processes
 from vrl_jax.errors import UserError
+from vrl_jax.storage import replace_text
 
 Write = Callable[[dict[str, Any]], None]
 
@@ -88,8 +89,8 @@ def _tensorboard(config, workdir):
 def _wandb(config, workdir):
   package = importlib.import_module(_PACKAGES['wandb'])
   identity = workdir / 'wandb_id'
-  if not identity.exists():
-    identity.write_text(secrets.token_hex(4))
+  if not identity.exists() or not identity.read_text():
+    replace_text(identity, secrets.token_hex(4))
   with package.init(
     project=os.environ.get('WANDB_PROJECT', 'vrl-jax'),
     name=workdir.name,
