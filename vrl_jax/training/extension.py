@@ -51,10 +51,9 @@ def longer_runs_have(periods: Periods, interval: float, start: int) -> bool:
       interval: the steps between two log points.
       start: the first step of its last round.
 
-    >>> from vrl_jax.config.optimizers import follows_length
-  from vrl_jax.engine.periods import make_periods
-    >>> [longer_runs_have(make_periods(steps, period=4), interval=8, start=start) for steps, start in ((16, 12), (14, 12))]
-    [True, False]
+  >>> from vrl_jax.engine.periods import make_periods
+  >>> [longer_runs_have(make_periods(steps, period=4), interval=8, start=start) for steps, start in ((16, 12), (14, 12))]
+  [True, False]
   """
   length = periods._replace(steps=2**62).length(start)
   return start + length == periods.steps and is_log_point(start, start + length, interval)
