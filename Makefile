@@ -51,12 +51,14 @@ docs: $(VENV)/.ready-dev
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet docs site/docs
 	@echo site/docs/index.html
 
-# The wheel, and a run of it in an environment that has nothing else.
+# The wheel, and runs of it in an environment that has nothing else: first of the dependencies alone, then with `train`.
 dist: $(VENV)/.ready-dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(FOUND) -m venv --clear dist/venv
 	dist/venv/bin/python -m pip install --quiet dist/*.whl
+	cd dist && venv/bin/python -c 'import optax, vrl_jax; vrl_jax.as_optax(vrl_jax.vrl_sgd(optax.sgd(0.1)), period=4)'
+	dist/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[train]"
 	cd dist && venv/bin/vrl-jax --config quadratic --workdir smoke
 	rm -rf dist/venv dist/smoke
 
@@ -75,7 +77,7 @@ $(VENV)/bin/python:
 	$(FOUND) -m venv $(VENV)
 
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
-	$(call install,)
+	$(call install,[train])
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	$(call install,[dev])

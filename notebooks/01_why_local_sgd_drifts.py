@@ -35,9 +35,10 @@ if spec is None or spec.origin is None:  # no origin: only a directory of that n
   checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
   if not (checkout or REPOSITORY):
     raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
-  tpu = '[tpu]' if pathlib.Path('/dev/accel0').exists() else ''
-  extra = '[cuda]' if shutil.which('nvidia-smi') else tpu
-  source = f'{checkout}{extra}' if checkout else f'vrl-jax{extra} @ {REPOSITORY}'
+  tpu = ',tpu' if pathlib.Path('/dev/accel0').exists() else ''
+  accelerator = ',cuda' if shutil.which('nvidia-smi') else tpu
+  extras = f'[train{accelerator}]'
+  source = f'{checkout}{extras}' if checkout else f'vrl-jax{extras} @ {REPOSITORY}'
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
   importlib.invalidate_caches()
 

@@ -135,6 +135,8 @@ def test_drift_by_hand():
   gradients = np.array([[[2.0], [0.0]], [[5.0], [1.0]], [[4.0], [-4.0]]])
   assert theory.drift(gradients) == (0 + 1 + 9) * 2 / 2
   assert theory.drift(gradients[:1]) == 0
+  with pytest.raises(ValueError, match=r'gradients: shape \(2, 1\), must be \[k, N, d\]'):
+    theory.drift(gradients[0])
 
 
 def test_auto_period_is_the_period_bound():

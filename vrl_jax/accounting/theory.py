@@ -17,7 +17,6 @@ The paper states the corollary both with 64 and with 72 (the proof uses 72), and
 
 import math
 
-import chex
 import numpy as np
 
 from vrl_jax.errors import UserError
@@ -149,7 +148,8 @@ def drift(gradients: np.ndarray) -> float:
   >>> drift(np.array([[[1.0], [-1.0]]]))  # with warm-up, k = 1
   0.0
   """
-  chex.assert_rank(gradients, 3)
+  if gradients.ndim != 3:
+    raise ValueError(f'gradients: shape {gradients.shape}, must be [k, N, d]')
   apart = gradients - gradients.mean(axis=1, keepdims=True)
   before = np.cumsum(apart, axis=0) - apart
   return float((before**2).sum() / gradients.shape[1])

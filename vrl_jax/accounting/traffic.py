@@ -1,6 +1,6 @@
 """The traffic of an algorithm, counted from its jaxprs."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.extend.core
@@ -10,7 +10,9 @@ import numpy as np
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.engine.batch_stats import communicate_stats
-from vrl_jax.tasks.task import Task
+
+if TYPE_CHECKING:  # the tasks need the extra `train`, and counting does not
+  from vrl_jax.tasks.task import Task
 
 _REDUCTIONS = ('psum', 'all_gather', 'all_to_all', 'pmin', 'pmax', 'reduce_scatter')
 
@@ -80,7 +82,7 @@ def traffic(algorithm: Algorithm, params: Any, workers: int = 8) -> Traffic:
   )
 
 
-def with_batch_stats(sends: Traffic, policy: str, task: Task, batch_size: int) -> Traffic:
+def with_batch_stats(sends: Traffic, policy: str, task: 'Task', batch_size: int) -> Traffic:
   """Adds the traffic of the batch normalisation statistics.
 
   Args:
@@ -89,6 +91,7 @@ def with_batch_stats(sends: Traffic, policy: str, task: Task, batch_size: int) -
     task: a task whose model has batch statistics.
     batch_size: the batch size of each worker, for tracing the loss.
 
+  >>> from vrl_jax.tasks.task import Task
   >>> x = np.ones((8, 3), np.float32)
   >>> stats = {'mean': np.zeros(3, np.float32), 'var': np.ones(3, np.float32)}
   >>> loss = lambda params, frozen, batch, rng: (params @ batch['x'].mean(axis=0), frozen['batch_stats'])
