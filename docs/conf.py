@@ -1,5 +1,6 @@
 """The documentation: `make docs`."""
 
+import importlib.metadata
 import pathlib
 import tomllib
 
@@ -8,7 +9,7 @@ _PROJECT = tomllib.loads(pathlib.Path(__file__).parents[1].joinpath('pyproject.t
 project = 'VRL-JAX'
 author = 'the VRL-JAX authors'
 copyright = f'2026, {author}'
-release = _PROJECT['version']
+release = importlib.metadata.version('vrl-jax')
 extensions = [
   'myst_parser',
   'sphinx.ext.autodoc',

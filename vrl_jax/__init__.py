@@ -6,6 +6,8 @@ Everything is imported when it is first used, so that a command can handle signa
 import importlib
 from typing import TYPE_CHECKING, Any
 
+__version__ = '0.1.0'
+
 if TYPE_CHECKING:  # type checkers do not see the names otherwise
   import vrl_jax.tasks as tasks  # noqa: F401
   from vrl_jax import algorithms as algorithms
@@ -70,11 +72,20 @@ def __getattr__(name: str) -> Any:
   if name == '__all__' or not name.startswith('__'):
     algorithms = importlib.import_module('vrl_jax.algorithms')
     if name == '__all__':
-      return [*_LAZY, *algorithms.__all__]
+      return [*filter(_is_installed, _LAZY), *algorithms.__all__]
     if name in algorithms.__all__:
       return getattr(algorithms, name)
   raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
+def _is_installed(name: str) -> bool:
+  """Whether the package of a name can be imported; without the extra `train` some cannot."""
+  try:
+    importlib.import_module(_LAZY[name].rpartition('.')[0])
+  except ImportError:
+    return False
+  return True
+
+
 def __dir__() -> list[str]:
-  return sorted([*__getattr__('__all__'), 'tasks'])
+  return sorted([*__getattr__('__all__'), '__version__', 'tasks'])

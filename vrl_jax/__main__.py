@@ -2,14 +2,18 @@
 
 import sys
 
+from vrl_jax.errors import MissingExtra
 from vrl_jax.signals import watched_stop_requests
 
 
 def console() -> int:
   """Runs the command line of this process; returns the exit status."""
   with watched_stop_requests() as stop:  # before JAX is imported, which takes a while
-    from vrl_jax.cli.launch import main
-
+    try:
+      from vrl_jax.cli.launch import main
+    except MissingExtra as error:
+      print(f'error: {error}', file=sys.stderr)
+      return error.exit_status
     return main(sys.argv, stop)
 
 

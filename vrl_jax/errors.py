@@ -28,6 +28,21 @@ class UserError(Exception):
     self.everywhere = everywhere
 
 
+class MissingExtra(UserError, ModuleNotFoundError):
+  """An extra of the package is not installed; see `vrl_jax.extras`.
+
+  >>> try:
+  ...   raise MissingExtra("vrl_jax.report needs matplotlib: pip install 'vrl-jax[train]'", name='vrl_jax.report')
+  ... except ImportError as error:
+  ...   error.name
+  'vrl_jax.report'
+  """
+
+  def __init__(self, message: str, *, name: str):
+    super().__init__(message)
+    self.name = name
+
+
 class DataError(UserError):
   """A data file that is missing, corrupt or in the wrong format.
 

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +10,7 @@ import zipfile
 
 import pytest
 
+import vrl_jax
 from vrl_jax.config import files
 from vrl_jax.errors import UserError
 
@@ -63,7 +63,7 @@ def wheel(tmp_path_factory):
 
 def test_contents_of_the_wheel(wheel):
   names = zipfile.ZipFile(wheel).namelist()
-  assert {name.split('/')[0] for name in names} == {'vrl_jax', f'vrl_jax-{_version()}.dist-info'}
+  assert {name.split('/')[0] for name in names} == {'vrl_jax', f'vrl_jax-{vrl_jax.__version__}.dist-info'}
   modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'vrl_jax').rglob('*.py')}
   others = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'vrl_jax' / 'report').glob('*.[chj]*s*')}
   configs = {f'vrl_jax/{path.relative_to(ROOT).as_posix()}' for path in (ROOT / 'configs').rglob('*.py')}
@@ -94,7 +94,3 @@ def test_the_wheel_runs_in_an_environment_without_the_checkout(wheel, tmp_path):
   assert done.returncode == 0 and (tmp_path / 'many' / 'report.html').exists(), done.stderr
   done = run(command, '--config', 'nothing')
   assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-
-
-def _version():
-  return re.search(r'^version = "(.+)"$', (ROOT / 'pyproject.toml').read_text(), re.MULTILINE)[1]

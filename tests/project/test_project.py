@@ -107,7 +107,7 @@ def test_pre_commit_runs_the_tools_of_make_lint():
 def test_citation_agrees_with_pyproject():
   citation = _yaml('CITATION.cff')
   assert {'cff-version', 'message', 'title', 'authors'} <= set(citation)  # which the format requires
-  assert (citation['version'], citation['license']) == (PROJECT['version'], PROJECT['license'])
+  assert (citation['version'], citation['license']) == (vrl_jax.__version__, PROJECT['license'])
   paper = citation['preferred-citation']
   authors = ', '.join(f'{author["given-names"]} {author["family-names"]}' for author in paper['authors'])
   for page in ('docs/algorithm.md', 'README.md'):
@@ -118,7 +118,7 @@ def test_citation_agrees_with_pyproject():
 def test_changelog_starts_with_the_current_version():
   lines = (ROOT / 'CHANGELOG.md').read_text().splitlines()
   versions = [line for line in lines if line.startswith('## ')]
-  assert re.fullmatch(rf'## \[{re.escape(PROJECT["version"])}\] - (Unreleased|\d{{4}}-\d\d-\d\d)', versions[0])
+  assert re.fullmatch(rf'## \[{re.escape(vrl_jax.__version__)}\] - (Unreleased|\d{{4}}-\d\d-\d\d)', versions[0])
   kinds = {line.removeprefix('### ') for line in lines if line.startswith('### ')}
   assert kinds and kinds <= {'Added', 'Changed', 'Deprecated', 'Removed', 'Fixed', 'Security'}
 

@@ -3,6 +3,7 @@
 ROOMS = (
   *(
     'errors',
+    'extras',
     'signals',
     'streams',
     'storage',

@@ -214,7 +214,7 @@ def test_without_keras_the_message_says_what_to_install(images, tmp_path, capsys
   monkeypatch.setitem(sys.modules, 'keras', None)
   assert main(['--images', str(images), '--output', str(tmp_path / 'x.npz'), '--weights', 'random']) == 2
   error = capsys.readouterr().err
-  assert "pip install 'keras>=3.15' 'pillow>=13'" in error and error.count('\n') == 1
+  assert "extract_features needs keras: pip install 'vrl-jax[features]'" in error and error.count('\n') == 1
 
 
 def test_an_interruption_says_how_to_resume(images, tmp_path, capsys, monkeypatch):

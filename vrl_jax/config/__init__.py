@@ -1,1 +1,5 @@
 """Config fields, validation and config files."""
+
+from vrl_jax.extras import require_extra
+
+require_extra('train', __name__, 'ml_collections')

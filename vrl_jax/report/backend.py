@@ -4,12 +4,15 @@ import contextlib
 import os
 import sys
 
+from vrl_jax.extras import require_extra
+
 
 def import_matplotlib() -> None:
   """Imports matplotlib; an invalid `MPLBACKEND` is ignored, a valid one has its usual effect on `pyplot`.
 
   >>> import_matplotlib()
   """
+  require_extra('train', 'vrl_jax.report', 'matplotlib', 'ml_collections')
   if 'matplotlib' in sys.modules or (chosen := os.environ.pop('MPLBACKEND', None)) is None:
     return
   try:

@@ -7,6 +7,8 @@ A module outside the package that defines `make_task(config)`, and optionally `F
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from vrl_jax.extras import require_extra
+
 if TYPE_CHECKING:
   from vrl_jax.config.checks import finite, integer, number, one_of
   from vrl_jax.config.table import Field, Role
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
   from vrl_jax.tasks.loss import loss_task
   from vrl_jax.tasks.regression import regression_task
   from vrl_jax.tasks.task import Task
+
+require_extra('train', __name__, 'chex', 'flax', 'ml_collections', 'tqdm')
 
 _LAZY = {
   'Field': 'vrl_jax.config.table',

@@ -27,6 +27,7 @@ import tqdm
 from vrl_jax.data.sources.tiny_imagenet import NUM_FEATURES
 from vrl_jax.data.sources.tiny_imagenet_images import Image, TinyImages, open_images
 from vrl_jax.errors import DataError, UserError
+from vrl_jax.extras import require_extra
 from vrl_jax.storage import atomic_path, file_sha256, sha256
 from vrl_jax.tools.arguments import ArgumentParser, positive_int
 
@@ -61,11 +62,9 @@ def load_image(images: TinyImages, image: Image) -> np.ndarray:
 def inception_v3(weights: str) -> Model:
   """The function from images [b, 299, 299, 3] in [-1, 1] to features [b, 2048]; see `--help` for the weights."""
   os.environ['KERAS_BACKEND'] = 'jax'  # the default is TensorFlow
-  try:
-    import keras
-    import PIL  # noqa: F401
-  except ImportError as error:
-    raise UserError(f"no module {error.name}: pip install 'keras>=3.15' 'pillow>=13' (the extra `features`)") from error
+  require_extra('features', 'extract_features', 'keras', 'PIL')
+  import keras
+
   keras.config.set_image_data_format('channels_last')
   keras.utils.set_random_seed(0)
   build = functools.partial(keras.applications.InceptionV3, False, pooling='avg', input_shape=(_SIDE, _SIDE, 3))

