@@ -49,7 +49,7 @@ def _list_algorithms(app, docname, source):
   if docname == 'api/algorithms':
     import vrl_jax
 
-    public = {name: getattr(vrl_jax, name) for name in vars(vrl_jax)['__all__']}
+    public = {name: getattr(vrl_jax, name) for name in dir(vrl_jax)}
     factories = [factory.__name__ for factory in vrl_jax.ALGORITHMS.values()]
     packages = {name: getattr(one, '__module__', '').split('.')[1:2] for name, one in public.items()}
     of_algorithms = [name for name, package in packages.items() if package == ['algorithms']]
