@@ -91,6 +91,7 @@ def read(path: pathlib.Path) -> Summary:
         config=head['config'] | line['config'],
         metrics=_rows(line['metrics']),
         summary={'status': line['status'], **line['final']},
+        is_named=True,
       )
       for line in lines
     )

@@ -154,7 +154,7 @@ def test_a_damaged_run_is_left_out_and_reported_in_one_line(tmp_path, capsys, fi
     status, lines = _report(capsys, *arguments)
     assert (status, len(lines)) == (3, 1) and message in lines[0] and str(tmp_path / 'run' / file) in lines[0]
     page = (tmp_path / 'report.html').read_text()
-    assert 'good' in page and f'{file}: ' in page
+    assert '>VRL-SGD<' in page and f'{file}: ' in page
   write_run(tmp_path / 'run2', POINTS, algorithm='vrl_sgd', period=7)
   (tmp_path / 'run2' / file).write_text(text)
   status, lines = _report(capsys, tmp_path)

@@ -18,12 +18,12 @@ def test_columns_and_rows(lenet):
   assert [title for title in re.split('  +', text[0])][:4] == ['run', 'train loss', 'test acc. %', '× S-SGD']
   assert 'distance' not in text[0] and len(text) == 2 + 5
   losses = [run.final('train_loss') for run in sweep.runs if run.algorithm == 'vrl_sgd']
-  row = next(line for line in text if line.startswith('vrl_sgd '))
+  row = next(line for line in text if line.startswith('VRL-SGD '))
   assert f'{np.mean(losses):.5f} ± {np.std(losses, ddof=1):.5f}' in row and '152 MB' in row and ' 352 ' in row
   markdown = report.comparison_table(sweep, 'markdown').splitlines()
   assert len({line.count('|') for line in markdown}) == 1
   bold = [line for line in markdown if '**' in line]
-  assert len(bold) == 1 and bold[0].startswith('| s_sgd ')
+  assert len(bold) == 1 and bold[0].startswith('| S-SGD ')
   assert text[-1].endswith('diverged') and ' nan ' in text[-1]
   with pytest.raises(errors.UserError, match="'csv', must be one of text, markdown, html"):
     report.comparison_table(sweep, 'csv')
@@ -33,9 +33,10 @@ def test_best_values_are_chosen_among_comparable_runs(quadratic):
   sweep = report.read_any(quadratic)
   assert series.facets(sweep.runs) == ['b', 'period']
   rows = [re.split(r' *\| *', line) for line in report.comparison_table(sweep, 'markdown').splitlines()]
-  found = {row[1]: row[3] for row in rows}
-  assert found['vrl_sgd_w-b100-k20'] == '**3.10e-06**' and found['vrl_sgd-b1-k20'].startswith('**')
-  assert found['s_sgd-b100-k20'].startswith('5.') and found['local_sgd-b100-k20'] == '12.0'
+  assert rows[0][1:6] == ['run', 'b', 'k', 'train loss', 'distance']
+  found = {(row[1], row[2], row[3]): row[5] for row in rows}
+  assert found['VRL-SGD-W', '100', '20'] == '**3.10e-06**' and found['VRL-SGD', '1', '20'].startswith('**')
+  assert found['S-SGD', '100', '–'].startswith('5.') and found['Local SGD', '100', '20'] == '12.0'
 
 
 def test_one_s_sgd_run_is_the_baseline_of_all_periods(tmp_path):

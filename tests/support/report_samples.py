@@ -53,7 +53,8 @@ def write_lenet(root, seeds=(0, 1, 2)):
   for i in range(80):
     table[i // 10][i // 8] = 750
   partition_table = {'table': table, 'class_names': [f'digit {i}' for i in range(10)], 'dropped': 32}
-  common = dict(task='lenet_mnist', period=20, workers=8, batch_size=32, learning_rate=0.005, partition='by_class')
+  common = dict(task='lenet_mnist', dataset='mnist', partition='by_class', workers=8)
+  common |= dict(period=20, batch_size=32, learning_rate=0.005)
   entries = []
   for algorithm in CONVERGENCE_RATES:
     for seed in seeds:

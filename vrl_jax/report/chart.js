@@ -10,11 +10,18 @@ const MARKERS = {
 };
 const LOG_FLOOR = 1e-16;
 
-function element(name, attributes, parent) {
+function element(name, attributes, parent, line) {
   const node = document.createElementNS(SVG, name);
   for (const key in attributes) node.setAttribute(key, attributes[key]);
+  if (line) paint(node, line);
   if (parent) parent.appendChild(node);
   return node;
+}
+
+// The style sheet takes one of the two colours; a style attribute would violate the content security policy.
+function paint(node, line) {
+  node.style.setProperty('--light', line.color);
+  node.style.setProperty('--dark', line.dark);
 }
 
 function bytes(value) {
@@ -90,7 +97,7 @@ function drawChart(box, options) {
   box.querySelectorAll('svg').forEach((old) => old.remove());
   box.prepend(svg);
   if (!series.some((s) => s.points.length && !s.line.published)) {
-    element('text', { x: width / 2, y: height / 2, 'text-anchor': 'middle', class: 'name' }, svg).textContent = 'no data for these axes';
+    element('text', { x: width / 2, y: height / 2, 'text-anchor': 'middle', class: 'name' }, svg).textContent = options.lines.length ? 'no data for these axes' : 'all lines are hidden';
     return { series: [], area: null };
   }
   const area = { left: 74, right: width - 14, top: 12, bottom: height - 46 };
@@ -131,15 +138,15 @@ function drawLine(parent, { line, points }, range, atX, atY, phase) {
   const path = (key) => seen.map((p, i) => `${i ? 'L' : 'M'}${atX(p.x).toFixed(1)} ${atY(p[key]).toFixed(1)}`);
   if (line.seeds > 1) {
     const back = path('low').reverse().map((part) => part.replace('M', 'L'));
-    element('path', { d: path('high').concat(back).join('') + 'z', fill: line.color, opacity: 0.16 }, parent);
+    element('path', { d: path('high').concat(back).join('') + 'z', class: 'band', opacity: 0.16 }, parent, line);
   }
   const stroke = line.published ? 1.2 : 2.2;
   const dashes = line.dashes.map((d) => d * stroke).join(' ');
-  element('path', { d: path('mean').join(''), fill: 'none', stroke: line.color, 'stroke-width': stroke, 'stroke-dasharray': dashes || 'none', 'stroke-linejoin': 'round' }, parent);
+  element('path', { d: path('mean').join(''), fill: 'none', class: 'line', 'stroke-width': stroke, 'stroke-dasharray': dashes || 'none', 'stroke-linejoin': 'round' }, parent, line);
   const stride = Math.max(1, Math.ceil(seen.length / 9));
   for (let i = Math.floor(phase * stride); line.marker && i < seen.length; i += stride) {
     const at = `translate(${atX(seen[i].x).toFixed(1)} ${atY(seen[i].mean).toFixed(1)})`;
-    element('path', { d: MARKERS[line.marker], transform: at, fill: '#fff', stroke: line.color, 'stroke-width': 1.5 }, parent);
+    element('path', { d: MARKERS[line.marker], transform: at, class: 'line marker', 'stroke-width': 1.5 }, parent, line);
   }
   if (!line.diverged) return;
   // A cross where the line leaves the chart, or at its end.
@@ -150,5 +157,5 @@ function drawLine(parent, { line, points }, range, atX, atY, phase) {
     y = atY(b.mean > range.top ? range.top : range.bottom);
     x = drop ? atX(a.x) + ((atX(b.x) - atX(a.x)) * (atY(a.mean) - y)) / drop : atX(b.x);
   }
-  element('path', { d: 'M-5-5L5 5M-5 5L5-5', transform: `translate(${x} ${y})`, stroke: line.color, 'stroke-width': 2.5 }, parent);
+  element('path', { d: 'M-5-5L5 5M-5 5L5-5', transform: `translate(${x} ${y})`, class: 'line', 'stroke-width': 2.5 }, parent, line);
 }

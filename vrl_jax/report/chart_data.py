@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vrl_jax.report import names, series, specs, style
+from vrl_jax.report import glossary, names, series, specs, style
 from vrl_jax.report.markup import Markup
 from vrl_jax.report.records import Sweep
 from vrl_jax.report.reference import Reference, fitting
@@ -39,12 +39,16 @@ def chart_data(sweep: Sweep, references: Sequence[Reference] = ()) -> dict[str, 
   first = next((one for one in specs.figures(sweep, None) if one.y in metrics and one.x[0] in axes), None)
   return {
     'first': {'y': first.y, 'x': first.x[0]} if first else {},
-    'metrics': [{'key': key, 'label': names.quantity(key), 'log': specs.is_log(key)} for key in metrics],
-    'axes': [{'key': key, 'label': names.AXES[key]} for key in axes],
+    'metrics': [_quantity(key) | {'log': specs.is_log(key)} for key in metrics],
+    'axes': [_quantity(key) for key in axes],
     'facets': [_facet(runs, field) for field in fields],
     'lines': [_line(line, fields, metrics, axes) for line in lines]
     + [line for one in fitting(references, runs) for line in _published_lines(one, fields, runs)],
   }
+
+
+def _quantity(key):
+  return {'key': key, 'label': names.quantity(key), 'about': glossary.about(key)}
 
 
 def _facet(runs, field):
@@ -97,7 +101,7 @@ def _published_lines(one, fields, runs):
   epochs = list(range(len(one.columns['train_loss'])))
   line = {
     'label': one.label,
-    'color': style.look(one.algorithm).color,
+    **_look(style.look(one.algorithm)),
     'dashes': [3, 2],
     'marker': None,
     'published': True,
@@ -109,7 +113,7 @@ def _published_lines(one, fields, runs):
 
 
 def _look(look):
-  return {'color': look.color, 'dashes': list(look.dashes), 'marker': look.marker}
+  return {'color': look.color, 'dark': style.on_dark(look.color), 'dashes': list(look.dashes), 'marker': look.marker}
 
 
 def _short(values):

@@ -18,7 +18,7 @@ function choice(name, legend, options) {
   const field = node('fieldset', {}), row = node('div', { class: 'choice' });
   field.append(node('legend', {}, legend), row);
   options.forEach((option, i) => {
-    const label = node('label', {}), input = node('input', { type: 'radio', name, value: option.key });
+    const label = node('label', option.about ? { title: option.about } : {}), input = node('input', { type: 'radio', name, value: option.key });
     input.checked = i === 0;
     label.append(input, node('span', {}, option.label));
     row.append(label);
@@ -72,8 +72,8 @@ function legend(lines, x, y) {
     const button = node('button', { type: 'button', 'aria-pressed': String(!hidden.has(line.label)), 'data-line': line.label, title: 'show or hide' });
     const swatch = element('svg', { width: 38, height: 12, viewBox: '-19 -6 38 12', 'aria-hidden': 'true' });
     const stroke = line.published ? 1.2 : 2.2;
-    element('path', { d: 'M-19 0H19', stroke: line.color, 'stroke-width': stroke, 'stroke-dasharray': line.dashes.map((d) => d * stroke).join(' ') || 'none' }, swatch);
-    if (line.marker) element('path', { d: MARKERS[line.marker], fill: '#fff', stroke: line.color, 'stroke-width': 1.5 }, swatch);
+    element('path', { d: 'M-19 0H19', class: 'line', 'stroke-width': stroke, 'stroke-dasharray': line.dashes.map((d) => d * stroke).join(' ') || 'none' }, swatch, line);
+    if (line.marker) element('path', { d: MARKERS[line.marker], class: 'line marker', 'stroke-width': 1.5 }, swatch, line);
     const zero = line.y[y].mean.every((v) => v === 0);
     const notes = [line.seeds > 1 ? `${line.seeds} seeds` : '', line.diverged ? 'diverged' : '', zero ? '0 throughout' : ''].filter(Boolean);
     button.append(swatch, line.label + (notes.length ? ` (${notes.join(', ')})` : ''));
@@ -82,7 +82,21 @@ function legend(lines, x, y) {
     item.append(button);
     return item;
   }));
+  if (list.children.length > 1) list.append(allLines(lines));
   if (focused) [...list.querySelectorAll('button')].filter((b) => b.dataset.line === focused).forEach((b) => b.focus());
+}
+
+// A button that hides all lines, so that a few can be chosen, or shows all again.
+function allLines(lines) {
+  const hide = !lines.some((l) => hidden.has(l.label));
+  const item = node('li', {}), button = node('button', { type: 'button', class: 'all', 'data-line': '' }, hide ? 'hide all' : 'show all');
+  button.addEventListener('click', () => {
+    hidden.clear();
+    if (hide) lines.forEach((l) => hidden.add(l.label));
+    draw();
+  });
+  item.append(button);
+  return item;
 }
 
 // Shows the values of all lines at the log points nearest to a horizontal position in the chart.
@@ -99,8 +113,8 @@ function readAt(at) {
   const main = rows.reduce((a, b) => (Math.abs(drawn.atX(a.near.x) - at) <= Math.abs(drawn.atX(b.near.x) - at) ? a : b)).near;
   const table = node('table', {});
   for (const { line, near } of rows) {
-    const row = node('tr', {}), mark = node('span', { 'aria-hidden': 'true' }, '● ');
-    mark.style.color = line.color; // a style attribute would violate the content security policy
+    const row = node('tr', {}), mark = node('span', { class: 'mark', 'aria-hidden': 'true' }, '● ');
+    paint(mark, line);
     const spread = line.seeds > 1 ? ` (${format(near.low)} – ${format(near.high)})` : '';
     const name = node('td', {});
     name.append(mark, line.label);

@@ -79,4 +79,6 @@ def _join(group, field, y, hidden, level):
     mean = tail.mean() if len(tail) and run.status != 'diverged' else np.nan
     points += [{field: value, 'step': value, y: mean} for value in level or [run.setting(field)]]
   config = {k: v for k, v in group[0].config.items() if k not in hidden}
-  return dataclasses.replace(group[0], config=config, metrics=tuple(points), summary={'status': 'finished'})
+  return dataclasses.replace(
+    group[0], config=config, metrics=tuple(points), summary={'status': 'finished'}, is_named=False
+  )

@@ -95,13 +95,15 @@ def render(
   (True, False)
   """
   style, script = _file('page.css'), Markup(_file('chart.js') + _file('controls.js'))
+  data = chart_data(sweep, references)
   parts = {
     'policy': _policy(style, script),
     'title': names.printable(title or sweep.title),
     'about': _about(sweep),
     'style': style,
-    'data': as_script(chart_data(sweep, references)),
+    'data': as_script(data),
     'table': sections.scroll(comparison_table(sweep, 'html'), len(series.group_seeds(sweep.runs)), 'Final metrics'),
+    'terms': sections.terms(data['metrics']),
     'partitions': sections.partitions(sweep.runs),
     'settings': sections.settings(sweep.runs),
     'figures': sections.figures(drawn, specs.figures(sweep, None)),
@@ -123,11 +125,22 @@ def _policy(style, script):
 
 
 def _about(sweep):
-  tasks = dict.fromkeys(str(run.config['task']) for run in sweep.runs if run.config.get('task'))
   count = len(sweep.runs)
-  parts = [', '.join(tasks), f'{count} run{"s" if count > 1 else ""}']
+  shown = {field: _values(sweep.runs, field) for field in ('task', 'dataset', 'partition', 'workers')}
+  parts = [shown['task']]
+  parts += [f'{word}: {shown[field]}' for field, word in _WORDS.items() if shown[field]]
+  parts += [f'{shown["workers"]} workers'] if shown['workers'] else []
+  parts += [f'{count} run{"s" if count > 1 else ""}']
   seeds = {series.key(run.config.get('seed')) for run in sweep.runs}
   parts += [f'{len(seeds)} seeds'] if len(seeds) > 1 else []
   parts += [f'missing: {", ".join(sweep.missing)}'] if sweep.missing else []
   parts += [f'not readable: {message}' for message in sweep.unreadable]
   return ' · '.join(part for part in parts if part)
+
+
+_WORDS = {'dataset': 'data', 'partition': 'partition'}
+
+
+def _values(runs, field):
+  values = [run.setting(field) for run in runs]
+  return ', '.join(dict.fromkeys(names.format_value(value) for value in values if value is not None))

@@ -20,6 +20,7 @@ class Run:
     metrics: the log points by increasing step; a null in the file is a NaN.
     summary: the last log point and `status`; empty for a run that has not ended.
     partition: the table of examples per worker and class, or None.
+    is_named: whether the name was chosen in a sweep, and is no mere directory.
 
   >>> run = Run('a', {'algorithm': 'vrl_sgd', 'task.b': 10.0}, ({'step': 5, 'test_accuracy': 0.5},))
   >>> run.algorithm, run.setting('b'), run.final('test_accuracy'), run.status
@@ -31,6 +32,7 @@ class Run:
   metrics: tuple[Mapping[str, float], ...]
   summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   partition: Mapping[str, Any] | None = None
+  is_named: bool = dataclasses.field(default=False, repr=False)
 
   @property
   def algorithm(self) -> str:

@@ -26,7 +26,7 @@ def read_run(folder: str | os.PathLike, name: str | None = None, overrides: Mapp
 
   Args:
     folder: the run directory.
-    name: the name of the run; by default that of the directory.
+    name: the name of the run, which is also its label; by default that of the directory.
     overrides: config fields to add if the stored config lacks them.
 
   Returns:
@@ -52,6 +52,7 @@ def read_run(folder: str | os.PathLike, name: str | None = None, overrides: Mapp
     metrics=json_files.read_metrics(folder / 'metrics.jsonl'),
     summary=json_files.read_object(summary) if summary.exists() else {},
     partition=json_files.read_partition(partition) if partition.exists() else None,
+    is_named=name is not None,
   )
 
 
@@ -83,6 +84,7 @@ def read_sweep(folder: str | os.PathLike, skip_unreadable: bool = False) -> Swee
   path = folder / 'sweep.json'
   sweep = json_files.read_object(path) if path.exists() else {}
   entries = _entries(path, sweep.get('runs') or [])
+  is_index = bool(entries)
   entries = entries or [
     _Entry(found.parent.name, found.parent.name, {}) for found in sorted(folder.glob('*/config.json'))
   ]
@@ -96,7 +98,10 @@ def read_sweep(folder: str | os.PathLike, skip_unreadable: bool = False) -> Swee
   figures = [figures] if isinstance(figures, dict) else figures
   if not isinstance(figures, list) or not all(isinstance(spec, dict) for spec in figures):
     raise errors.DataError(f'{path}: "figure" must be an object or a list of objects')
-  readers = [functools.partial(read_run, folder / entry.folder, entry.name, entry.overrides) for entry in started]
+  readers = [
+    functools.partial(read_run, folder / entry.folder, entry.name if is_index else None, entry.overrides)
+    for entry in started
+  ]
   runs, unreadable = _collect(readers, skip_unreadable)
   return Sweep(
     title=printable(str(sweep.get('title') or folder.resolve().name)),

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vrl_jax.report import names, series, specs
+from vrl_jax.report import glossary, names, series, specs
 from vrl_jax.report.markup import Markup, element, escape
 from vrl_jax.report.records import Run
 
@@ -26,7 +26,7 @@ def scroll(table: str, rows: int, label: str) -> Markup:
 
 
 def settings(runs: Sequence[Run]) -> Markup:
-  """A table of the settings in which the runs differ, and a list of the others.
+  """A table of the settings in which the runs differ, with a row per line of the figures, and a list of the others.
 
   >>> runs = [Run(f'k={k}', {'algorithm': 'vrl_sgd', 'period': k}, ()) for k in (5, 20)]
   >>> '<td>20</td>' in settings(runs), '<dt>algorithm</dt><dd>vrl_sgd</dd>' in settings(runs)
@@ -36,8 +36,13 @@ def settings(runs: Sequence[Run]) -> Markup:
   common = {field: value for run in runs for field, value in run.config.items() if field not in fields}
   parts = []
   if fields:
-    rows = [[run.name, *(_value(run, field) for field in fields)] for run in runs]
-    parts.append(scroll(_table(['run', *fields], rows), len(runs), 'Settings that differ'))
+    facets = series.facets(runs)
+    lines = series.make_lines(runs, facets)
+    rows = [[line.label, *(_values(line.runs, field) for field in fields)] for line in lines]
+    titles = ['run', *fields]
+    if facets or not all(run.is_named for run in runs):  # then the label is not the name
+      titles, rows = [*titles, 'name'], [[*row, line.name] for row, line in zip(rows, lines)]
+    parts.append(scroll(_table(titles, rows), len(rows), 'Settings that differ'))
   items = [
     element('div', element('dt', field), element('dd', names.format_value(value)))
     for field, value in sorted(common.items())
@@ -47,8 +52,20 @@ def settings(runs: Sequence[Run]) -> Markup:
   return escape([*parts, element('details', summary, element('dl', items), open=len(runs) == 1)])
 
 
-def _value(run, field):
-  return names.format_value(run.config[field]) if field in run.config else '–'
+def terms(metrics: Sequence[Mapping[str, Any]]) -> Markup:
+  """A list of what the metrics of the chart and the columns of the table mean.
+
+  >>> '<dt>train loss</dt>' in terms([{'key': 'train_loss'}])
+  True
+  """
+  known = glossary.terms([metric['key'] for metric in metrics])
+  return element('dl', [element('div', element('dt', name), element('dd', about)) for name, about in known])
+
+
+def _values(runs, field):
+  """The values of a field in the runs of a line, which differ at most in their seeds."""
+  shown = [names.format_value(run.config[field]) if field in run.config else '–' for run in runs]
+  return ', '.join(dict.fromkeys(shown))
 
 
 def _table(titles, rows, **attributes):

@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
   Attributes:
     name: the name of the run, or what the names of its seeds have in common.
-    label: the entry in the legend.
+    label: the entry in the legends and tables.
     algorithm: the algorithm's registry key.
     runs: one per seed.
     variant: the index of this line among those of its algorithm.
@@ -190,6 +190,9 @@ def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
 def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
   """Groups runs into labelled lines.
 
+  The labels are the names in the sweep if all runs have one, and are no grid of several comparisons; otherwise the
+  algorithms, with the settings in which runs of the same algorithm differ.
+
   Args:
     runs: the runs.
     fields: the fields of the panels, which the labels leave out.
@@ -206,7 +209,7 @@ def make_lines(runs: Sequence[Run], fields: Sequence[str] = ()) -> list[Line]:
   for group in groups:
     family.setdefault(group[0].algorithm, []).append(group[0])
   label_fields = {name: _label_fields(members, name, fields) for name, members in family.items()}
-  labels = [_label(group[0], label_fields[group[0].algorithm]) for group in groups]
+  labels = _given_labels(runs, groups) or [_label(group[0], label_fields[group[0].algorithm]) for group in groups]
   positions = [(label, field_keys(group[0], fields)) for label, group in zip(labels, groups)]
   lines: list[Line] = []
   for label, position, group in zip(labels, positions, groups):
@@ -249,6 +252,16 @@ def _seed(run):
 def _label_fields(members, algorithm, fields):
   known = {'algorithm', 'seed', *fields} | ({'first_period'} if algorithm == 'vrl_sgd_w' else set())
   return [field for field in differing_fields(members, known) if not ignores(members[0], field)]
+
+
+def _given_labels(runs, groups):
+  """The names of the groups in their sweep, or None: a name in a grid of comparisons repeats the setting of its panel."""
+  # A name ends with its seed, even if the runs with the other seeds have not started.
+  given = [_common_name(group).removesuffix(f', seed={group[0].config.get("seed")}') for group in groups]
+  if facets(runs) or len(set(given)) < len(given) or not all(run.is_named for run in runs):
+    return None
+  pairs = [(name, group[0]) for name, group in zip(given, groups)]
+  return [names.algorithm(run.algorithm) if name == run.config.get('algorithm') else name for name, run in pairs]
 
 
 def _label(run, fields):

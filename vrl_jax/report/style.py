@@ -74,6 +74,7 @@ _OTHERS = (
   Look('#4b7f52', (8, 2), 'h'),
   Look('#a0522d', (2, 1), '*'),
 )
+_READABLE = 0.25  # luminance: a contrast of 5 with the page's dark background
 _MARKERS = 'osD^vPX<>ph'
 _DASHES = ((), (5, 2), (1.2, 1.6), (7, 1.6, 1.5, 1.6), (3, 1.5))
 
@@ -103,6 +104,27 @@ def look(algorithm: str, variant: int = 0, variants: int = 1) -> Look:
   shade = (0.5, 1.0, 0.0)[variant] if variants <= 3 else variant / (variants - 1)
   color = _mix(base.color, '#000000', 0.5 - shade) if shade < 0.5 else _mix(base.color, '#ffffff', shade - 0.5)
   return Look(color, _DASHES[(first + variant) % len(_DASHES)], _MARKERS[(start + variant) % len(_MARKERS)])
+
+
+def on_dark(color: str) -> str:
+  """The colour on a dark background: greys are inverted, others are lightened until they can be read.
+
+  >>> on_dark('#000000'), on_dark('#0072b2'), on_dark('#56b4e9')
+  ('#ffffff', '#4095c5', '#56b4e9')
+  """
+  if color[1:3] == color[3:5] == color[5:]:
+    return _mix('#ffffff', '#000000', int(color[1:3], 16) / 255)
+  share = 0.0
+  while _luminance(_mix(color, '#ffffff', share)) < _READABLE:
+    share += 0.05
+  return _mix(color, '#ffffff', share)
+
+
+def _luminance(color):
+  """Relative luminance as in WCAG 2: 0 is black, 1 is white."""
+  values = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+  linear = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values)
+  return sum(weight * v for weight, v in zip((0.2126, 0.7152, 0.0722), linear))
 
 
 def _mix(color, other, share):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vrl_jax import errors
-from vrl_jax.report import names, series
+from vrl_jax.report import glossary, names, series
 from vrl_jax.report.markup import element
 from vrl_jax.report.records import Run, Sweep, flat_runs
 
@@ -74,6 +74,8 @@ def comparison_table(runs: Sweep | Run | Iterable[Run], format: str = 'text', wi
   """A table of the final metrics of runs.
 
   Columns that no run has are omitted. Runs that differ only in the seed share a row, with mean ± standard deviation.
+  The first column has the labels of the figures' legends; fields that split the sweep into several comparisons have
+  columns of their own.
   `× S-SGD` is the final train loss divided by that of the S-SGD run with the same other settings.
 
   Args:
@@ -113,7 +115,9 @@ def make_table(runs: Sequence[Run]) -> Table:
   """
   fields = series.facets(runs)
   lines = series.make_lines(runs, fields)
-  titles, cells, best = ['run'], [[' '.join(line.name.split())] for line in lines], [[False] for _ in lines]
+  titles = ['run', *(names.FIELDS.get(field, field) for field in fields)]
+  cells = [[' '.join(line.label.split()), *(_setting(line.runs[0], field) for field in fields)] for line in lines]
+  best = [[False] * len(titles) for _ in lines]
   for column in _COLUMNS:
     values = [[column.value(run, runs) for run in line.runs] for line in lines]
     values = [[v for v in row if v is not None] for row in values]
@@ -129,6 +133,10 @@ def make_table(runs: Sequence[Run]) -> Table:
     cells[i].append(next(iter(counts)) if len(counts) == 1 else ', '.join(f'{n} {s}' for s, n in counts.items()))
     best[i].append(False)
   return Table([*titles, 'status'], cells, best)
+
+
+def _setting(run, field):
+  return '–' if series.ignores(run, field) else names.format_value(run.setting(field))
 
 
 def _winners(lines, values, column, fields):
@@ -198,9 +206,14 @@ def _markdown_cell(cell):
 
 
 def _html(table):
-  head = element('tr', [element('th', title, scope='col') for title in table.titles])
+  head = element('tr', [element('th', _explained(title), scope='col') for title in table.titles])
   rows = []
   for (name, *cells), (_, *bolds) in zip(table.rows, table.best):
     shown = [element('td', element('strong', cell) if bold else cell) for cell, bold in zip(cells, bolds)]
     rows.append(element('tr', element('th', name, scope='row'), shown))
   return element('table', element('thead', head), element('tbody', rows), class_='numbers')
+
+
+def _explained(title):
+  about = glossary.COLUMNS.get(title)
+  return element('abbr', title, title=about) if about else title
