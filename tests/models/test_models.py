@@ -245,11 +245,38 @@ def test_results_are_float32(form):
   assert not any(x.weak_type for x in jax.tree.leaves(results))
 
 
-def test_the_form_depends_on_the_backend(monkeypatch):
-  assert choose_form('auto') == ('patches' if jax.default_backend() == 'cpu' else 'xla')
-  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
-  assert choose_form('auto') == 'xla'
-  assert choose_form('patches') == 'patches'
+@pytest.mark.parametrize(('platform', 'form'), [('cpu', 'patches'), ('tpu', 'xla'), ('cuda', 'xla')])
+def test_the_form_is_that_of_the_devices_of_the_program(platform, form):
+  device = jax.sharding.AbstractDevice('a device', 1, platform)
+  with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((2,), ('x',), abstract_device=device)):
+    assert (choose_form('auto'), choose_form('patches')) == (form, 'patches')
+    program = str(jax.make_jaxpr(LeNet().apply)({'params': lenet_params()}, images(1)))
+  assert ('conv_general_dilated' in program) == (form == 'xla')
+
+
+@pytest.mark.parametrize('batch_norm', [False, True])
+def test_a_mapped_program_has_the_form_of_its_devices(batch_norm):
+  model = LeNet(batch_norm=batch_norm)
+  variables = jax.eval_shape(model.init, jax.random.key(0), images(1))
+  apply = jax.pmap(model.apply, in_axes=(None, 0))
+  assert 'conv_general_dilated' not in str(jax.make_jaxpr(apply)(variables, jnp.zeros((2, 1, 32, 32))))
+
+
+@pytest.mark.parametrize('platform', ['cpu', 'tpu', 'cuda'])
+@pytest.mark.parametrize('model', ['lenet', 'textcnn'])
+def test_an_exported_program_has_the_form_of_its_platform(model, platform):
+  if model == 'lenet':
+    args = LeNet(), {'params': lenet_params()}, images(1)
+  else:
+    args = TextCNN(), {'params': textcnn_params(), 'constants': embedding()}, tokens(1)
+  exported = jax.export.export(jax.jit(args[0].apply), platforms=[platform])(*args[1:])
+  assert ('stablehlo.convolution' in exported.mlir_module()) == (platform != 'cpu')
+
+
+def test_the_choice_when_the_program_is_lowered_can_be_differentiated():
+  x, labels = images(2), jnp.arange(2)
+  results = [loss_and_grads(LeNet(conv_form=form), lenet_params(), x, labels) for form in ('auto', 'patches')]
+  assert_close(*results, 1e-6)
 
 
 def test_an_invalid_form_or_image_size_raises():

@@ -1,12 +1,16 @@
 """The choice between XLA's convolutions and those of this room."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import jax
+from jax import lax
 
 FORMS = ('auto', 'xla', 'patches')
 
 
-def choose_form(form: str = 'auto') -> str:
-  """Resolves 'auto' to the fastest implementation on this backend: 'patches' on CPU, 'xla' elsewhere.
+def choose_form(form: str = 'auto') -> str | None:
+  """Resolves 'auto' to the fastest implementation on the devices of the program: 'patches' on CPU, 'xla' elsewhere.
 
   XLA's CPU backend runs a convolution inside `lax.scan` as a plain loop, and a convolution with one kernel per worker
   (vmap) as a grouped convolution, which is slower still. `python -m benchmarks choices` on 2 cores (AVX-512), 8 workers
@@ -18,16 +22,43 @@ def choose_form(form: str = 'auto') -> str:
   GPUs and TPUs have fast convolution kernels.
 
   Args:
-    form: 'auto', 'xla' or 'patches'; only 'auto' depends on the backend.
+    form: 'auto', 'xla' or 'patches'.
 
   Returns:
-    'xla' or 'patches'.
+    'xla' or 'patches'; None for 'auto' in a program that is traced for no particular devices. Inside `jax.pmap`,
+    `jax.shard_map`, the engine and `jax.set_mesh`, the devices are those of the mesh, even if the process has others.
 
-  >>> choose_form('xla'), choose_form() == ('patches' if jax.default_backend() == 'cpu' else 'xla')
-  ('xla', True)
+  >>> choose_form('xla'), choose_form()
+  ('xla', None)
+  >>> mesh = jax.sharding.AbstractMesh((2,), ('x',), abstract_device=jax.sharding.AbstractDevice('TPU v5 lite', 1, 'tpu'))
+  >>> with jax.sharding.use_abstract_mesh(mesh):
+  ...   choose_form()
+  'xla'
   """
   if form not in FORMS:
     raise ValueError(f'conv_form={form!r}, must be one of {", ".join(FORMS)}')
   if form != 'auto':
     return form
-  return 'patches' if jax.default_backend() == 'cpu' else 'xla'
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  return None if device is None else 'patches' if device.platform == 'cpu' else 'xla'
+
+
+def call_form(form: str, functions: Mapping[str, Callable[..., Any]], *args: Any) -> Any:
+  """Calls `functions['xla']` or `functions['patches']`, as :func:`choose_form` decides.
+
+  Where it cannot decide, the program has both, and JAX keeps one when the program is lowered for a platform; so a
+  function that is exported for another platform gets that platform's.
+
+  Args:
+    form: 'auto', 'xla' or 'patches'.
+    functions: two functions of arrays with equal results.
+    *args: their arguments.
+
+  >>> functions = {'xla': lambda x: x * x, 'patches': lambda x: x**2}
+  >>> call_form('xla', functions, 3.0), float(call_form('auto', functions, 3.0))
+  (9.0, 9.0)
+  """
+  chosen = choose_form(form)
+  if chosen is not None:
+    return functions[chosen](*args)
+  return lax.platform_dependent(*args, cpu=functions['patches'], default=functions['xla'])

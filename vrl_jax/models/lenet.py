@@ -1,5 +1,6 @@
 """LeNet-5 with ReLU and max-pooling, as the paper trains it on MNIST, optionally with batch normalisation."""
 
+import functools
 from typing import Any
 
 import chex
@@ -8,7 +9,7 @@ import jax
 from jax import lax
 
 from vrl_jax.cpu import conv_pool
-from vrl_jax.cpu.conv_form import choose_form
+from vrl_jax.cpu.conv_form import call_form, choose_form
 from vrl_jax.models import convolution
 
 
@@ -48,21 +49,24 @@ class LeNet(nn.Module):
       convolution.ConvWeights(6, (5, 5), name='Conv_0')(images.shape[-1]),
       convolution.ConvWeights(16, (5, 5), name='Conv_1')(6),
     ]
-    features = _FEATURES[choose_form(self.conv_form)]
-    x = features(images, layers, normalise)
+    form = self.conv_form
+    if self.batch_norm and choose_form(form) is None:
+      form = 'xla'  # flax's modules cannot run inside JAX's choice between platforms
+    features = {name: functools.partial(function, normalise) for name, function in _FEATURES.items()}
+    x = call_form(form, features, images, layers)
     x = normalise(nn.relu(nn.Dense(120)(x)))
     x = normalise(nn.relu(nn.Dense(84)(x)))
     return nn.Dense(self.num_classes)(x)
 
 
-def _xla_features(x, layers, normalise):
+def _xla_features(normalise, x, layers):
   for kernel, bias in layers:
     x = lax.conv_general_dilated(x, kernel, (1, 1), 'VALID', dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
     x = normalise(nn.max_pool(nn.relu(x + bias[None, None, None]), (2, 2), (2, 2)))
   return x.reshape(x.shape[0], -1)
 
 
-def _patches_features(x, layers, normalise):
+def _patches_features(normalise, x, layers):
   x = conv_pool.to_blocks(x, 2 ** len(layers))
   for kernel, bias in layers:
     x = normalise(conv_pool.conv_pool_relu(x, kernel, bias), axis=2)  # the channel axis of the blocks

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from vrl_jax.cpu import winograd
-from vrl_jax.cpu.conv_form import choose_form
+from vrl_jax.cpu.conv_form import call_form
 from vrl_jax.models import convolution
 
 
@@ -51,8 +51,7 @@ class TextCNN(nn.Module):
       convolution.ConvWeights(self.features, (width,), name=f'Conv_{i}')(self.embedding_dim)
       for i, width in enumerate(self.widths)
     ]
-    conv_max = _CONV_MAX[choose_form(self.conv_form)]
-    x = nn.relu(conv_max(table.value[tokens], layers))
+    x = nn.relu(call_form(self.conv_form, _CONV_MAX, table.value[tokens], layers))
     x = nn.Dropout(self.dropout_rate, deterministic=not train)(x)
     return nn.Dense(self.num_classes)(x)
 
