@@ -7,13 +7,14 @@ from vrl_jax.cpu.thread_pool import guard_against_deadlock as _guard_against_dea
 _guard_against_deadlock()
 
 # ruff: noqa: E402
-from vrl_jax.algorithms.as_optax import AsOptaxState, as_optax
+from vrl_jax.algorithms.as_optax import AsOptaxState, as_optax, state_axes
 from vrl_jax.algorithms.cocod_sgd import CoCoDSGDState, cocod_sgd
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.axes import AXIS
 from vrl_jax.algorithms.d2 import PreviousState, d2
 from vrl_jax.algorithms.easgd import EASGDState, easgd
 from vrl_jax.algorithms.extra import extra
+from vrl_jax.algorithms.float32_master import Float32MasterState, with_float32_master
 from vrl_jax.algorithms.local_sgd import local_sgd
 from vrl_jax.algorithms.outer_optimizer import OuterState, diloco, with_outer_optimizer
 from vrl_jax.algorithms.precede import precede
@@ -31,6 +32,7 @@ __all__ = [
   'AsOptaxState',
   'CoCoDSGDState',
   'EASGDState',
+  'Float32MasterState',
   'OuterState',
   'PreviousState',
   'ScaffoldState',
@@ -50,8 +52,10 @@ __all__ = [
   'scaffold',
   'skip_if_any_not_finite',
   'slowmo',
+  'state_axes',
   'vrl_adaptive',
   'vrl_sgd',
+  'with_float32_master',
   'with_outer_optimizer',
 ]
 

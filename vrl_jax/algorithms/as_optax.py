@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import optax
 from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import NEEDS_PARAMS, Algorithm, State
+from vrl_jax.algorithms.skip_not_finite import SkipState
 
 
 class AsOptaxState(NamedTuple):
@@ -39,8 +40,10 @@ def as_optax(
 
   It works in any training loop under `jax.pmap`, `jax.shard_map` or `jax.vmap` with the algorithm's `axis_name`. Its
   update is x_new - x, including the communication, so it must be the last link of an `optax.chain`. Its trajectory
-  equals that of :class:`vrl_jax.Engine` up to rounding. (Under `vmap`, JAX converts the branch to a select and computes
-  the mean at every step; the engine has no branch.)
+  equals that of :class:`vrl_jax.Engine` up to rounding.
+
+  Under `jax.vmap`, map the state with :func:`vrl_jax.state_axes`: otherwise the counters have a worker axis, and JAX
+  converts the branch to a select, which communicates at every step.
 
   Do not wrap it in `optax.apply_if_finite`: each worker would decide separately whether to take a step, and the workers
   would no longer communicate at the same time. Use :func:`vrl_jax.skip_if_any_not_finite`.
@@ -93,6 +96,48 @@ def as_optax(
     return jax.tree.map(jnp.subtract, moved, params), AsOptaxState(step, due, inner)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def state_axes(state: Any, mapped: Any = 0, unmapped: Any = None) -> Any:
+  """The `in_axes` and `out_axes` for `jax.vmap` of a state of :func:`as_optax`: all but its counters are mapped.
+
+  The counters are the same on every worker. Without a worker axis they leave the branch a branch, so that a program
+  over several devices communicates only every `period` steps.
+
+  Args:
+    state: the transform's state, or that of an `optax.chain` or :func:`vrl_jax.skip_if_any_not_finite` with it; shapes
+      suffice (`jax.eval_shape(tx.init, params)`).
+    mapped: what stands for the leaves of each worker: an axis of `jax.vmap`, or a `PartitionSpec` for `jax.shard_map`
+      or `jax.device_put`.
+    unmapped: what stands for the counters.
+
+  Returns:
+    A prefix of the tree `state`.
+
+  >>> import jax, jax.numpy as jnp, optax, vrl_jax
+  >>> algorithm = vrl_jax.local_sgd(optax.sgd(0.5), axis_name='w')
+  >>> tx = optax.chain(optax.clip(1.0), vrl_jax.as_optax(algorithm, period=2))
+  >>> axes = state_axes(jax.eval_shape(tx.init, jnp.zeros(())))
+  >>> params = jnp.zeros(2)  # two workers, a model of one number each
+  >>> state = jax.vmap(tx.init, out_axes=axes)(params)
+  >>> update = jax.vmap(tx.update, in_axes=(0, axes, 0), out_axes=(0, axes), axis_name='w')
+  >>> for _ in range(2):
+  ...   updates, state = update(jnp.array([0.0, 1.0]), state, params)
+  ...   params = params + updates
+  >>> params.tolist(), state[1].step.tolist()
+  ([-0.5, -0.5], 2)
+  """
+  with_counters = {AsOptaxState: ('algorithm',), SkipState: ('inner',)}
+
+  def axes(node):
+    per_worker = with_counters.get(type(node))
+    if per_worker is None:
+      return mapped
+    return type(node)(
+      *(state_axes(x, mapped, unmapped) if n in per_worker else unmapped for n, x in node._asdict().items())
+    )
+
+  return jax.tree.map(axes, state, is_leaf=lambda node: type(node) in with_counters)
 
 
 def _stages(period):

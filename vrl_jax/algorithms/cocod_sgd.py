@@ -6,8 +6,9 @@ import jax
 import optax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
-from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
+from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.precision import cast_like, copied
 
 
@@ -80,6 +81,6 @@ def cocod_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
-    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
+    consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=no_correction,
   )

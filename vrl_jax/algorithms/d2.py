@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from vrl_jax.algorithms.core.algorithm import NEEDS_PARAMS, Algorithm, Params, State, no_correction
-from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.mixing import check_mixing, mix
 from vrl_jax.algorithms.core.precision import cast_like, copied, widened
 
@@ -83,6 +83,6 @@ def d2(inner: optax.GradientTransformation, *, mixing: str = 'ring', axis_name: 
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=lambda params, state: (params, state),
-    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
+    consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=no_correction,
   )

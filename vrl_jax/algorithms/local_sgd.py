@@ -6,6 +6,7 @@ from vrl_jax.algorithms.core.algorithm import Algorithm, no_correction
 from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.buffers import check_buffers, communicate_buffers
+from vrl_jax.algorithms.core.evaluation import evaluated_mean
 
 
 def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axis_name: AxisName = AXIS) -> Algorithm:
@@ -48,6 +49,6 @@ def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axi
   return Algorithm(
     transform=inner,
     communicate=communicate,
-    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
+    consensus=lambda params, state: evaluated_mean(params, state, axis_name),
     correction=no_correction,
   )

@@ -5,6 +5,7 @@ import optax
 from vrl_jax.algorithms.core.algorithm import Algorithm, no_correction
 from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.evaluation import evaluation_params
 
 
 def s_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS) -> Algorithm:
@@ -40,6 +41,6 @@ def s_sgd(inner: optax.GradientTransformation, *, axis_name: AxisName = AXIS) ->
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(inner.init, update),
     communicate=lambda params, state: (params, state),
-    consensus=lambda params, state: params,
+    consensus=evaluation_params,
     correction=no_correction,
   )

@@ -8,8 +8,9 @@ import optax
 from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
-from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
+from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.linearity import require_linear
 from vrl_jax.algorithms.core.precision import copied, subtract_correction, wide_zeros
 from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step
@@ -145,7 +146,7 @@ def scaffold(
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
-    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
+    consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=correction,
     participation=participation,
   )

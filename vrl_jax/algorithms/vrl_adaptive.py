@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import optax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
-from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes, mean_over_workers
+from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.buffers import check_buffers, communicate_buffers
+from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.precision import cast_like, subtract_correction, wide_zeros
 
 
@@ -105,6 +106,6 @@ def vrl_adaptive(
   return Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
-    consensus=lambda params, state: mean_keeping_dtypes(params, axis_name),
+    consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=lambda state: state.delta,
   )

@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Params
@@ -27,9 +28,20 @@ def mean_over_workers(tree: Params, axis_name: AxisName) -> Params:
   for name in on_device:
     tree = jax.tree.map(functools.partial(sum_of_slices, axis_name=name), tree)
   if len(on_device) < len(names):
-    tree = lax.psum(tree, tuple(name for name in names if name not in on_device))
+    tree = _psum(tree, tuple(name for name in names if name not in on_device))
   workers = lax.axis_size(names)
   return jax.tree.map(lambda x: x / workers, tree)
+
+
+def _psum(tree, names):
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.explicit_axes and not set(names) <= set(mesh.manual_axes):
+    # An axis of `jax.vmap`, along which the arrays are sharded: JAX 0.10 cannot batch psum there (it gives the sum the
+    # sharding of the axis that it has removed).
+    for name in names:
+      tree = jax.tree.map(lambda x, name=name: jnp.sum(lax.all_gather(x, name), axis=0), tree)
+    return tree
+  return lax.psum(tree, names)
 
 
 def mean_keeping_dtypes(tree: Params, axis_name: AxisName) -> Params:
