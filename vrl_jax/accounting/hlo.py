@@ -22,6 +22,7 @@ class Collective(NamedTuple):
     loops: the number of loops around it.
     needs_loop: whether its operands depend on a loop in the same computation, so that it cannot start before that loop
       ends.
+    during_loop: whether it is asynchronous, and in the schedule a loop runs between its start and its end.
 
   >>> in_step, at_end = Collective('all-reduce', 400, 1, False), Collective('all-reduce', 80, 0, needs_loop=True)
   >>> 20 * in_step.bytes + at_end.bytes  # a round of 20 steps
@@ -32,6 +33,7 @@ class Collective(NamedTuple):
   bytes: int
   loops: int
   needs_loop: bool
+  during_loop: bool = False
 
 
 class _Instruction(NamedTuple):
@@ -56,7 +58,7 @@ def collectives(text: str) -> list[Collective]:
   ...   ROOT %all-reduce = f32[3]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
   ... }
   ... ''')
-  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False)]
+  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False, during_loop=False)]
   """
   computations, entry = _parse(text)
   return list(_walk(computations, entry, 0))
@@ -90,16 +92,41 @@ def _split(rest: str) -> tuple[str, str]:
   return rest, ''
 
 
-def _walk(computations: _Computations, name: str, loops: int) -> Iterator[Collective]:
+def _walk(
+  computations: _Computations, name: str, loops: int, during_loop: bool = False, needs_loop: bool = False
+) -> Iterator[Collective]:
   here = computations.get(name, {})
-  for instruction in here.values():
+  for place, (own_name, instruction) in enumerate(here.items()):
+    during = during_loop or _is_during_loop(computations, here, place, own_name, instruction)
     op = instruction.op.removesuffix('-start')
     if op in COLLECTIVES:
       size = sum(_bytes(here[operand].type) for operand in instruction.operands)
-      yield Collective(op, size, loops, _needs_loop(computations, here, instruction))
+      yield Collective(op, size, loops, needs_loop or _needs_loop(computations, here, instruction), during)
     else:
-      for called in instruction.called:
-        yield from _walk(computations, called, loops + (instruction.op == 'while'))
+      inside = loops + (instruction.op == 'while')
+      if op == 'async':  # its computation has one instruction, whose operands are parameters
+        of_operands = needs_loop or _needs_loop(computations, here, instruction)
+        for called in instruction.called:
+          yield from _walk(computations, called, inside, during, of_operands)
+      else:
+        for called in instruction.called:
+          yield from _walk(computations, called, inside)
+
+
+def _is_during_loop(computations, here, place, name, instruction):
+  """Whether a loop is scheduled between the start of an asynchronous operation and its end."""
+  if not instruction.op.endswith('-start'):
+    return False
+  names = {name}
+  for later_name, later in list(here.items())[place + 1 :]:
+    if names.intersection(later.operands):
+      if later.op.endswith('-done'):
+        return False
+      if later.op.endswith('-update'):
+        names.add(later_name)
+    if _has_loop(computations, later):
+      return True
+  return False
 
 
 def _needs_loop(computations, here, instruction):

@@ -18,6 +18,7 @@ from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.engine.feed import Supply
 from vrl_jax.engine.placement import Placement, Program
 from vrl_jax.engine.programs import make_programs
+from vrl_jax.engine.shapes import copied
 from vrl_jax.engine.state import Model, WorkerState
 
 
@@ -83,14 +84,23 @@ class Engine:
 
   def init(self, params: Any, batch_stats: Any = ()) -> WorkerState:
     """The initial state: every worker has `params` and `batch_stats`, trees without worker axes."""
+    return self.placement.pmap(self._start)(*self.placement.replicate((params, batch_stats)))
+
+  def state_shapes(self, params: Any, batch_stats: Any = ()) -> WorkerState:
+    """The shapes of `init`, also for devices that are not attached."""
+    of_device = jax.eval_shape(self._start, params, batch_stats)
+    return copied(jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), of_device), self.placement)
+
+  @property
+  def _start(self) -> Callable[..., WorkerState]:
+    """`(params, batch_stats) -> WorkerState` of the workers of a device, leaves [N/D, ...]."""
 
     def worker(params: Any, batch_stats: Any) -> WorkerState:
       loss_sum = jnp.zeros([], jnp.result_type(float))
       opt_state = self._algorithm.transform.init(params)
       return WorkerState(params, opt_state, jnp.zeros([], jnp.int32), loss_sum, batch_stats)
 
-    start = jax.vmap(worker, in_axes=None, axis_size=self.placement.workers_per_device)
-    return self.placement.pmap(start)(*self.placement.replicate((params, batch_stats)))
+    return jax.vmap(worker, in_axes=None, axis_size=self.placement.workers_per_device)
 
   def run(self, state: WorkerState, items: Any, rounds: int) -> tuple[WorkerState, jax.Array]:
     """Runs the first `rounds` rounds of `items` in one dispatch; the only collectives are the algorithm's.

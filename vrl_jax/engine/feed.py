@@ -69,8 +69,8 @@ class Feed:
     shards = stream.partition.shards
     self._stream = stream
     self._placement = placement
-    self._shared = shards is None  # every worker uses all examples
-    self.on_device = where == 'device' or (where == 'auto' and _fits(data, placement, self._shared))
+    self.is_shared = shards is None  # every worker uses all examples
+    self.on_device = where == 'device' or (where == 'auto' and _fits(data, placement, self.is_shared))
     self._data, self._left_out = data, None
     if shards is not None:
       local = placement.local_workers
@@ -78,7 +78,7 @@ class Feed:
       self._left_out = _take(data, np.setdiff1d(np.arange(stream.partition.num_examples), shards))
     on_devices = None
     if self.on_device:
-      on_devices = placement.replicate(data) if self._shared else placement.shard(self._by_device())
+      on_devices = placement.replicate(data) if self.is_shared else placement.shard(self._by_device())
       self._data = None
     self.supply = Supply(
       data=on_devices,
@@ -104,8 +104,8 @@ class Feed:
     by_worker = np.moveaxis(flat.reshape(capacity, length, *flat.shape[1:]), 2, 0)
     worker = np.arange(len(by_worker)).reshape(-1, *[1] * (by_worker.ndim - 1))
     if not self.on_device:
-      by_worker = _take(self._data, by_worker if self._shared else (worker, by_worker))
-    elif not self._shared:  # a device has the shards of its workers in a row
+      by_worker = _take(self._data, by_worker if self.is_shared else (worker, by_worker))
+    elif not self.is_shared:  # a device has the shards of its workers in a row
       position = worker % self._placement.workers_per_device
       by_worker = by_worker + (position * self._stream.partition.shard_size).astype(by_worker.dtype)
     return self._placement.split_local(by_worker)
@@ -113,7 +113,7 @@ class Feed:
   def training_parts(self, chunk: int) -> Iterable[EvalPart]:
     """All training examples, each once, for evaluation; examples on the devices are not sent again."""
     partition, devices = self._stream.partition, len(self._placement.devices)
-    if self._shared:
+    if self.is_shared:
       if not self.on_device:
         return _Iterable(lambda: eval_parts(self._data, self._placement, chunk))
       total = partition.num_examples

@@ -27,7 +27,7 @@ from vrl_jax.engine import devices
 from vrl_jax.errors import UserError
 from vrl_jax.report import names
 from vrl_jax.tools.arguments import ArgumentParser
-from vrl_jax.training.experiment import make_experiment
+from vrl_jax.training.experiment import Experiment, make_experiment
 
 
 class RoundCommunication(NamedTuple):
@@ -91,6 +91,20 @@ def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication
     engine, period = experiment.engine, max(2, experiment.periods.period)  # XLA removes the loop of a scan of one step
     state, items = engine.init(*experiment.model), experiment.feed.items(0, period, 1)
     program = engine.compile('run', state, items, experiment.placement.replicate(np.int32(1)))
+  return read_round(config, experiment, period, program)
+
+
+def read_round(
+  config: ml_collections.ConfigDict, experiment: Experiment, period: int, program: jax.stages.Compiled
+) -> RoundCommunication:
+  """The communication of a compiled round.
+
+  Args:
+    config: a complete config.
+    experiment: made from it.
+    period: k in the program, at least 2.
+    program: a round of the experiment, perhaps compiled for other devices.
+  """
   text = program.as_text()
   if text is None:
     raise UserError('the backend does not show the compiled program: run with JAX_PLATFORMS=cpu')
@@ -123,7 +137,7 @@ def table(rounds: Sequence[RoundCommunication]) -> str:
   for one in rounds:
     sizes = (names.format_bytes(one.compiled), names.format_bytes(one.formula), names.format_bytes(one.sent))
     rows.append(
-      [names.algorithm(one.algorithm), *map(_describe, (one.in_steps, one.overlapping, one.after_steps)), *sizes]
+      [names.algorithm(one.algorithm), *map(describe, (one.in_steps, one.overlapping, one.after_steps)), *sizes]
     )
   widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
   lines = ['  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
@@ -131,7 +145,12 @@ def table(rounds: Sequence[RoundCommunication]) -> str:
   return '\n'.join([head, *lines])
 
 
-def _describe(found):
+def describe(found: Sequence[Collective]) -> str:
+  """Their number, kind and size.
+
+  >>> describe([Collective('all-reduce', 400, loops=1, needs_loop=True)]), describe([])
+  ('1 all-reduce, 400 B', '–')
+  """
   ops = ' + '.join(f'{sum(c.op == op for c in found)} {op}' for op in dict.fromkeys(c.op for c in found))
   return f'{ops}, {names.format_bytes(sum(c.bytes for c in found))}' if found else '–'
 
@@ -156,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise UserError('--config is missing (see --help)')
     devices.prepare_devices(config.devices, workers=config.workers)
     names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
-    configs = [_with_algorithm(config, name) for name in names_of_all] if args.all else [config]
+    configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
     rounds = [count_communication(one) for one in configs]
   except UserError as error:
     print(f'error: {error}', file=sys.stderr)
@@ -165,8 +184,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   return 0
 
 
-def _with_algorithm(config, name):
-  """The config with another algorithm, and with defaults for the options that this algorithm does not have."""
+def with_algorithm(config: ml_collections.ConfigDict, name: str) -> ml_collections.ConfigDict:
+  """The config with another algorithm, and with defaults for the options that this algorithm does not have.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> with_algorithm(load_config('quadratic'), 'easgd').algorithm
+  'easgd'
+  """
   config, options = copy.deepcopy(config), algorithm_options(name)
   set_algorithm(config, name)
   for option, default in algorithm_options().items():

@@ -17,7 +17,7 @@ from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_cl
 from vrl_jax.data.stream import index_stream
 from vrl_jax.engine.batch_stats import POLICIES
 from vrl_jax.engine.engine import Engine
-from vrl_jax.engine.feed import Feed
+from vrl_jax.engine.feed import Feed, Supply
 from vrl_jax.engine.periods import Periods, make_periods
 from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
@@ -160,20 +160,9 @@ def make_experiment(
   check_algorithm(config, algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)))
   model = placement.from_main(initial_model(config, task, shared, data, stop))
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
-  stats = config.batch_stats
-  engine = Engine(
-    algorithm,
-    task.loss,
-    placement,
-    feed.supply,
-    seed=config.seed,
-    workers_at_once=config.workers_at_once,
-    tile_bytes=config.tile_bytes,
-    batch_stats=stats,
-  )
   sends = traffic(algorithm, model.params, config.workers)
-  if stats:
-    sends = with_batch_stats(sends, stats, task, config.batch_size)
+  if config.batch_stats:
+    sends = with_batch_stats(sends, config.batch_stats, task, config.batch_size)
   return Experiment(
     task=task._replace(train=None),  # the feed holds the part of it that this process needs
     partition=partition,
@@ -183,10 +172,33 @@ def make_experiment(
     placement=placement,
     feed=feed,
     algorithm=algorithm,
-    engine=engine,
+    engine=make_engine(config, algorithm, task, placement, feed.supply),
     traffic=sends,
     model=model,
     data=data,
+  )
+
+
+def make_engine(
+  config: ml_collections.ConfigDict, algorithm: Algorithm, task: Task, placement: Placement, supply: Supply
+) -> Engine:
+  """The engine of a config on a placement.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> e = make_experiment(load_config('quadratic'), pathlib.Path('.'))
+  >>> engine = make_engine(load_config('quadratic'), e.algorithm, e.task, place_workers(2, devices=1), e.feed.supply)
+  >>> engine.state_shapes(*e.model).params.shape  # [devices, workers of a device, parameters]
+  (1, 2, 1)
+  """
+  return Engine(
+    algorithm,
+    task.loss,
+    placement,
+    supply,
+    seed=config.seed,
+    workers_at_once=config.workers_at_once,
+    tile_bytes=config.tile_bytes,
+    batch_stats=config.batch_stats,
   )
 
 

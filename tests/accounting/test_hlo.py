@@ -1,0 +1,82 @@
+"""The HLO reader on the schedules that the compilers of accelerators write."""
+
+import pytest
+
+from vrl_jax.accounting.hlo import Collective, collectives
+
+# As XLA compiles CoCoD-SGD's round for an H100, shortened: the all-reduce runs beside the loop of local steps.
+OVERLAPPED = """HloModule jit_run, is_scheduled=true
+
+%step (p: (s32[], f32[100])) -> (s32[], f32[100]) {
+  %p = (s32[], f32[100]{0}) parameter(0)
+  ROOT %t = (s32[], f32[100]{0}) tuple(%p)
+}
+
+%condition (p.1: (s32[], f32[100])) -> pred[] {
+  ROOT %less = pred[] constant(false)
+}
+
+%round (p.2: (s32[], f32[100])) -> (s32[], f32[100]) {
+  %p.2 = (s32[], f32[100]{0}) parameter(0)
+  %x = f32[100]{0} get-tuple-element(%p.2), index=1
+  %all-reduce-start = f32[100]{0} all-reduce-start(%x), channel_id=1, replica_groups={{0,1}}, to_apply=%add
+  %while.1 = (s32[], f32[100]{0}) while(%p.2), condition=%condition, body=%step
+  %all-reduce-done = f32[100]{0} all-reduce-done(%all-reduce-start)
+  ROOT %t.1 = (s32[], f32[100]{0}) tuple(%while.1, %all-reduce-done)
+}
+
+ENTRY %main (x.1: f32[100]) -> (s32[], f32[100]) {
+  %x.1 = f32[100]{0} parameter(0)
+  %t.2 = (s32[], f32[100]{0}) tuple(%x.1)
+  ROOT %while.2 = (s32[], f32[100]{0}) while(%t.2), condition=%condition, body=%round
+}
+"""
+START = '%all-reduce-start = f32[100]{0} all-reduce-start(%x), channel_id=1, replica_groups={{0,1}}, to_apply=%add\n'
+LOOP = '%while.1 = (s32[], f32[100]{0}) while(%p.2), condition=%condition, body=%step\n'
+DONE = '%all-reduce-done = f32[100]{0} all-reduce-done(%all-reduce-start)\n'
+
+
+def lines(*instructions):
+  """The program with other instructions in place of the three."""
+  before, rest = OVERLAPPED.split(f'  {START}')
+  return before + ''.join(f'  {one}' for one in instructions) + rest.split(DONE)[1]
+
+
+SENT = {'op': 'all-reduce', 'bytes': 400, 'loops': 1}
+
+
+def test_a_collective_that_runs_during_the_loop():
+  assert lines(START, LOOP, DONE) == OVERLAPPED
+  assert collectives(OVERLAPPED) == [Collective(**SENT, needs_loop=False, during_loop=True)]
+
+
+@pytest.mark.parametrize('order', [(START, DONE, LOOP), (LOOP, START, DONE)])
+def test_a_collective_that_ends_before_the_loop_or_begins_after_it(order):
+  assert collectives(lines(*order)) == [Collective(**SENT, needs_loop=False, during_loop=False)]
+
+
+def test_a_collective_of_the_results_of_the_loop():
+  result = '%y = f32[100]{0} get-tuple-element(%while.1), index=1\n'
+  found = collectives(lines(LOOP, result, START.replace('(%x)', '(%y)'), DONE))
+  assert found == [Collective(**SENT, needs_loop=True, during_loop=False)]
+
+
+WRAPPED = """%wrapped (q: f32[100]) -> f32[50] {
+  %q = f32[100]{0} parameter(0)
+  ROOT %reduce-scatter = f32[50]{0} reduce-scatter(%q), replica_groups={{0,1}}, dimensions={0}, to_apply=%add
+}
+
+%step ("""
+
+
+@pytest.mark.parametrize('needs_loop', [False, True])
+def test_a_collective_in_a_computation_that_runs_asynchronously(needs_loop):
+  source = '%x' if not needs_loop else '%y'
+  start = f'%start = ((f32[100]{{0}}), f32[50]{{0}}) async-start({source}), calls=%wrapped\n'
+  update = '%update = ((f32[100]{0}), f32[50]{0}) async-update(%start)\n'
+  done = '%done = f32[50]{0} async-done(%update)\n'
+  result = '%y = f32[100]{0} get-tuple-element(%while.1), index=1\n'
+  order = (LOOP, result, start, update, done) if needs_loop else (start, update, LOOP, done)
+  text = lines(*order).replace('%step (', WRAPPED, 1)
+  (found,) = collectives(text)
+  assert found == Collective('reduce-scatter', 400, 1, needs_loop=needs_loop, during_loop=not needs_loop)

@@ -1,0 +1,122 @@
+"""Rounds compiled for devices that are not attached send what the formula says, at the place where they should."""
+
+import functools
+import os
+
+import jax
+import pytest
+
+import vrl_jax
+from vrl_jax.accounting.topologies import Topology, find_topology, install_command
+from vrl_jax.config.files import load_config
+from vrl_jax.errors import UserError
+from vrl_jax.tools import compile_for
+from vrl_jax.tools.communication import with_algorithm
+
+WORKERS = 8
+AT_EVERY_STEP = ('s_sgd', 'd2', 'extra')
+DATA = os.environ.get('VRL_JAX_DATA')
+
+
+def quadratic(workers=WORKERS):
+  config = load_config('quadratic')
+  config.update(a=(), c=(), dimension=100, x64=False, workers=workers)
+  return config
+
+
+def config_of(task):
+  if task == 'quadratic':
+    return quadratic()
+  config = load_config(task)
+  config.workers = WORKERS
+  if task == 'lenet_mnist':
+    config.dataset = 'mnist_5k'
+  elif DATA is None:
+    pytest.skip('VRL_JAX_DATA is not set')
+  else:
+    config.data_dir = DATA
+  return config
+
+
+def check(name, one):
+  sent = one.communication
+  assert one.fits and one.idle == 0
+  assert sent.compiled == sent.formula > 0
+  if name in AT_EVERY_STEP:
+    assert sent.in_steps and not sent.overlapping + sent.after_steps
+  elif name == 'cocod_sgd':
+    assert sent.overlapping and not sent.in_steps + sent.after_steps
+  else:
+    assert sent.after_steps and not sent.in_steps + sent.overlapping
+
+
+def attached(count):
+  return Topology('attached', tuple(jax.devices()[:count]), memory=1 << 30, compiler_options={})
+
+
+@pytest.mark.parametrize('name', ['s_sgd', 'vrl_sgd', 'cocod_sgd', 'd2'])
+def test_the_rounds_of_attached_devices(name):
+  """What the slow test below does, with the compiler that is always there."""
+  one = compile_for.compile_round(with_algorithm(quadratic(), name), attached(8))
+  check(name, one)
+  assert one.devices == '8 cpu' and one.peak > 400
+
+
+def test_devices_that_do_not_divide_the_workers_are_idle():
+  one = compile_for.compile_round(quadratic(workers=6), attached(4))
+  assert (one.devices, one.idle) == ('3 cpu', 1)
+  assert '6 workers on 3 cpu (1 idle)' in compile_for.report(quadratic(workers=6), one)
+
+
+def test_a_device_that_is_too_small():
+  one = compile_for.compile_round(quadratic(), attached(8)._replace(memory=100))
+  assert not one.fits
+  assert ' of 100 B: too much' in compile_for.report(quadratic(), one)
+
+
+def test_a_compiler_that_runs_out_of_memory(monkeypatch):
+  monkeypatch.setattr(compile_for, '_compile', lambda lowered, topology: (None, None))
+  one = compile_for.compile_round(quadratic(), attached(8))
+  assert not one.fits
+  assert compile_for.report(quadratic(), one).endswith('needs more memory than a device has, 1.07 GB')
+  assert 'more than 1.07 GB' in compile_for.table([(quadratic(), one)])
+
+
+def test_the_command(monkeypatch, capsys):
+  monkeypatch.setattr(compile_for, 'find_topology', lambda name: attached(8))
+  assert compile_for.main(['--config', 'quadratic', '--config.a=()', '--config.c=()', '--topology', 'v5e:2x4']) == 0
+  out = capsys.readouterr().out
+  assert out.startswith('attached: quadratic, VRL-SGD, 8 workers on 8 cpu, a round of 20 steps, compiled in ')
+  assert 'after the steps:            1 all-reduce, 8 B\n' in out
+
+
+def test_bad_command_lines(capsys):
+  assert compile_for.main(['--topology', 'v5e:2x4']) == 2
+  assert capsys.readouterr().err.startswith('error: --config is missing')
+  assert compile_for.main(['--config', 'quadratic', '--topology', 'v5e']) == 2
+  assert capsys.readouterr().err.startswith("error: topology='v5e', must be ")
+
+
+@functools.cache
+def topology_of(name):
+  if command := install_command(name):
+    pytest.skip(f'the compiler of {name} is not installed: {command}')
+  return find_topology(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
+@pytest.mark.parametrize('task', ['quadratic', 'lenet_mnist', 'textcnn_dbpedia', 'mlp_tiny_imagenet'])
+@pytest.mark.parametrize('topology', ['h100:8', 'v5e:2x4'])
+def test_every_algorithm_on_every_task(topology, task, name):
+  topology = topology_of(topology)
+  one = compile_for.compile_round(with_algorithm(config_of(task), name), topology)
+  check(name, one)
+  assert all(c.during_loop for c in one.communication.overlapping) or topology.name != 'h100:8'
+
+
+@pytest.mark.slow
+def test_a_topology_that_the_compiler_refuses():
+  topology_of('v5e:2x4')
+  with pytest.raises(UserError, match="topology='v5e:3x7': .*not divisible"):
+    find_topology('v5e:3x7')
