@@ -33,11 +33,21 @@ def test_the_snippet_reaches_the_optimum(capsys):
   assert capsys.readouterr().out.startswith('[1.66666')
 
 
+def test_the_diff_is_that_of_the_example():
+  """The example has the old lines in comments, each before the line that replaces it, if one does."""
+  (diff,) = re.findall(r'```diff\n(.*?)```', README, re.S)
+  lines = [line.strip() for line in (ROOT / 'examples' / 'flax_loop.py').read_text().splitlines()]
+  shown = [(line[0], line[1:].strip()) for line in diff.splitlines()]
+  old = [line.removeprefix('# was: ') for line in lines if line.startswith('# was: ')]
+  assert [line for sign, line in shown if sign == '-'] == old and len(old) == 2
+  assert [line for sign, line in shown if sign == '+'] == [line for line in lines if 'as_optax' in line]
+
+
 def test_commands_run_in_order(tmp_path):
   for name in ('launch.py', 'configs'):
     (tmp_path / name).symlink_to(ROOT / name)
   (tmp_path / '.venv').symlink_to(sys.prefix)  # as if make had set it up
-  out = _runs('\n'.join(command for command in COMMANDS if not command.startswith('make')), tmp_path)
+  out = _runs('\n'.join(command for command in COMMANDS if not command.startswith(('make', 'pip'))), tmp_path)
   assert 'distance_to_optimum' in out and '± ' in out and 'after the steps' in out
   (page,) = re.findall(r'`(runs/\S+\.html)`', README)
   assert '<h2>Final metrics</h2>' in (tmp_path / page).read_text()
@@ -51,8 +61,11 @@ def test_make_targets_exist(target):
 
 
 def test_named_files_and_modules_exist():
-  paths = re.findall(r'[`(]([\w/]+\.(?:py|md|ipynb|png))[`:)]', README)
+  paths = re.findall(r'[`(]([\w/]+\.(?:py|md|ipynb|png))[`:)#]', README)
   assert len(paths) > 15 and [path for path in paths if not (ROOT / path).exists()] == []
+  for path, anchor in re.findall(r'\(([\w/]+\.md)#([\w-]+)\)', README):
+    titles = re.findall(r'^#+ (.*)', (ROOT / path).read_text(), re.M)
+    assert anchor in [title.lower().replace(' ', '-') for title in titles], f'{path} has no heading {anchor}'
   for module in re.findall(r'`python -m ([\w.]+)', README):
     assert importlib.util.find_spec(module), module
 
