@@ -1,7 +1,7 @@
 """Trains what a config describes: python launch.py --config configs/quadratic.py [--workdir DIR] [--config.FIELD=VALUE …].
 
---help lists the configs and every field. Without --workdir the run directory is a dated one in runs/; rerun the same
-command with the same --workdir to resume.
+--list describes the configs and algorithms, --help lists every field. Without --workdir the run directory is a dated one
+in runs/; rerun the same command with the same --workdir to resume.
 """
 
 import sys

@@ -2,12 +2,16 @@
 
 import sys
 
+from vrl_jax import __version__
 from vrl_jax.errors import MissingExtra
 from vrl_jax.signals import watched_stop_requests
 
 
 def console() -> int:
   """Runs the command line of this process; returns the exit status."""
+  if '--version' in sys.argv[1:]:
+    print(f'vrl-jax {__version__}')
+    return 0
   with watched_stop_requests() as stop:  # before JAX is imported, which takes a while
     try:
       from vrl_jax.cli.launch import main

@@ -1,15 +1,21 @@
 """The command line, in this process."""
 
 import re
+import sys
 
+import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
 from support.inprocess import signal_at
 from support.launches import CONFIG, ROOT, launch, lines, one_line, summary
 
+import vrl_jax
+from vrl_jax.__main__ import console
 from vrl_jax.cli.flags import parse
 from vrl_jax.cli.launch import main
 from vrl_jax.config.fields import common_fields
-from vrl_jax.tasks.task import task_fields
+from vrl_jax.config.files import config_names
+from vrl_jax.data.partition import PARTITIONS
+from vrl_jax.tasks.task import task_fields, task_names
 
 # ml_collections loads config files with importlib's old loader.
 SHORT = ('--config.steps=8', '--config.checkpoint_every=1', '--config.compilation_cache=False')
@@ -89,6 +95,24 @@ def test_help_shows_a_configs_values(capsys):
   assert '--config.period=7 ' in shown
   assert '--config.dimension=5 ' in shown
   assert 'task=lenet_mnist' not in shown
+
+
+def test_list_describes_what_a_config_can_name(capsys):
+  assert main(['launch.py', '--list']) == 0
+  shown = capsys.readouterr().out
+  described = dict(re.findall(r'^  (\S+) +(\S.*)$', shown, re.MULTILINE))
+  names = {*config_names(), *task_names(), *vrl_jax.ALGORITHMS, *PARTITIONS}
+  assert names <= set(described) and all(len(described[name]) > 15 for name in names)
+  assert 'Optimizers, --config.optimizer:\n  sgd, adamw, or a dotted path such as optax.lion' in shown
+  assert max(map(len, shown.splitlines())) <= 120
+
+
+@pytest.mark.parametrize('command', ['--version', '--config=quadratic --version'])
+def test_version_without_importing_jax(command, monkeypatch, capsys):
+  monkeypatch.setattr(sys, 'argv', ['launch.py', *command.split()])
+  monkeypatch.setitem(sys.modules, 'vrl_jax.cli.launch', None)  # which would import it
+  assert console() == 0
+  assert capsys.readouterr().out == f'vrl-jax {vrl_jax.__version__}\n'
 
 
 def test_flags_in_any_order_and_form(tmp_path):

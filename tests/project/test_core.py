@@ -159,7 +159,7 @@ def _declared(path):
 
 def test_packages_ask_for_what_their_modules_import():
   rooms = [path.name for path in PACKAGE.iterdir() if (path / '__init__.py').exists()]
-  modules, in_core = _modules(rooms), {'jax', 'numpy', 'optax', 'vrl_jax', *sys.stdlib_module_names}
+  modules, in_core = _modules(rooms), {'jax', 'jaxlib', 'numpy', 'optax', 'vrl_jax', *sys.stdlib_module_names}
   needs = {}
 
   def needed(name):
@@ -199,5 +199,6 @@ def test_a_missing_extra_is_an_import_error_with_the_name_of_the_package():
   assert isinstance(caught.value, MissingExtra) and caught.value.name == 'a.b' and caught.value.exit_status == 2
 
 
-def test_version():
+def test_version(core):
+  assert core('-m', 'vrl_jax', '--version') == (0, f'vrl-jax {vrl_jax.__version__}\n', '')
   assert re.fullmatch(r'\d+\.\d+\.\d+', vrl_jax.__version__)

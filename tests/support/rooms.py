@@ -7,6 +7,7 @@ ROOMS = (
     'signals',
     'streams',
     'storage',
+    'jaxprs',
     'cluster',
     'cpu',
     'algorithms',

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.engine.batch_stats import communicate_stats
+from vrl_jax.jaxprs import jaxprs_in
 
 if TYPE_CHECKING:  # the tasks need the extra `train`, and counting does not
   from vrl_jax.tasks.task import Task
@@ -120,7 +120,7 @@ def _count(jaxpr, primitives):
   for equation in jaxpr.eqns:
     if equation.primitive.name.split('_invariant')[0] in primitives and not _on_device(equation):
       total += sum(int(np.prod(v.aval.shape)) * jnp.dtype(v.aval.dtype).itemsize for v in equation.invars)
-    total += sum(_count(sub, primitives) for sub in jax.extend.core.jaxprs_in_params(equation.params))
+    total += sum(_count(sub, primitives) for sub in jaxprs_in(equation))
   return total
 
 

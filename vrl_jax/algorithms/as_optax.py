@@ -158,9 +158,6 @@ def _at(stages, step):
 
 def _varying_like(tree, like):
   # Under `shard_map(check_vma=True)` a mean has a type that does not vary over the devices, unlike the value it
-  # replaces; both branches of a cond need the same type. Elsewhere no type varies.
-  def cast(x, l):
-    missing = tuple(jax.typeof(l).manual_axis_type.varying - jax.typeof(x).manual_axis_type.varying)
-    return lax.pcast(x, missing, to='varying') if missing else x
-
-  return jax.tree.map(cast, tree, like)
+  # replaces; both branches of a cond need the same type. A result varies if an operand does, also of `select`, which
+  # XLA removes again; the types have changed their names with every other version of JAX.
+  return jax.tree.map(lambda x, l: lax.select(True, x, l), tree, like)

@@ -16,19 +16,22 @@ from vrl_jax.config.files import load_config
 from vrl_jax.errors import UserError
 from vrl_jax.storage import expand_home
 
-USAGE = 'launch.py (or vrl-jax) --config NAME_OR_FILE [--workdir DIR] [--config.FIELD=VALUE …]'
+USAGE = (
+  'launch.py (or vrl-jax) --config NAME_OR_FILE [--workdir DIR] [--config.FIELD=VALUE …] | --list | --help | --version'
+)
 
 
 class Arguments(NamedTuple):
   """What the command line says.
 
   Attributes:
-    config: the config with its overrides; None for a bare `--help`.
+    config: the config with its overrides; may be None with `--help` or `--list`.
     workdir: the run directory.
     cluster: how to find the other processes, or None if there are none.
     help: whether `--help` was given.
+    list: whether `--list` was given.
 
-  >>> Arguments(None, pathlib.Path('runs/a'), None, help=True).workdir.name
+  >>> Arguments(None, pathlib.Path('runs/a'), None, help=True, list=False).workdir.name
   'a'
   """
 
@@ -36,6 +39,7 @@ class Arguments(NamedTuple):
   workdir: pathlib.Path
   cluster: Cluster | None
   help: bool
+  list: bool
 
 
 def parse(argv: list[str]) -> Arguments:
@@ -53,6 +57,7 @@ def parse(argv: list[str]) -> Arguments:
   workdir = flags.DEFINE_string('workdir', None, 'run directory', flag_values=values)
   distributed = flags.DEFINE_bool('distributed', False, 'JAX finds the other processes', flag_values=values)
   asks_for_help = flags.DEFINE_bool('help', False, 'show this help', short_name='h', flag_values=values)
+  asks_for_list = flags.DEFINE_bool('list', False, 'list what a config can name', flag_values=values)
   address = flags.DEFINE_string('coordinator_address', None, 'HOST:PORT', flag_values=values)
   numbers = {
     field: flags.DEFINE_integer(field, Cluster._field_defaults[field], 'see Cluster', flag_values=values)
@@ -66,14 +71,14 @@ def parse(argv: list[str]) -> Arguments:
     raise UserError(f'unexpected argument {own[1]!r}; usage: {USAGE}')
   if config is not None:
     _override(config, overrides)
-  elif not asks_for_help.value:
+  elif not (asks_for_help.value or asks_for_list.value):
     raise UserError(f'--config is missing; usage: {USAGE}')
   cluster = None
   if distributed.value or address.present or any(flag.present for flag in numbers.values()):
     given = {'coordinator_address': address, **numbers}
     cluster = Cluster._make(given[field].value for field in Cluster._fields)
     cluster.check()
-  return Arguments(config, _run_directory(workdir.value, config), cluster, asks_for_help.value)
+  return Arguments(config, _run_directory(workdir.value, config), cluster, asks_for_help.value, asks_for_list.value)
 
 
 def _split(argv):

@@ -33,7 +33,7 @@ def help_text(config: ml_collections.ConfigDict | None = None) -> str:
   parts = [
     f'usage: {USAGE}',
     'Without --workdir the run directory is a dated one in runs/. Rerun the same command to resume.',
-    'Configs: ' + ', '.join(config_names()),
+    'Configs (--list describes them, the tasks and the algorithms): ' + ', '.join(config_names()),
   ]
   for role in Role:
     parts += _section(role.value, (field for field in common_fields() if field.role is role), config)

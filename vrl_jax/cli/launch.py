@@ -52,8 +52,12 @@ def _main(argv, stop):
   stop.end = functools.partial(ending.report, at_once=True)
   try:
     stop.check()
-    config, workdir, cluster, asks_for_help = parse(argv)
-    if asks_for_help or config is None:
+    config, workdir, cluster, asks_for_help, asks_for_list = parse(argv)
+    if asks_for_list:
+      from vrl_jax.cli.listing import list_text
+
+      print(list_text())
+    elif asks_for_help or config is None:
       from vrl_jax.cli.help import help_text
 
       print(help_text(config))

@@ -18,11 +18,12 @@ import re
 import jax
 
 from vrl_jax.cluster import processes
+from vrl_jax.cpu.xla_flags import add_xla_flags
 
 _DEFAULT_VIRTUAL_DEVICES = 8
 _POOL_SIZE = 'PJRT_NPROC'
 _POOL_SIZE_SET_HERE = 'VRL_JAX_PJRT_NPROC'  # the value set here; a different PJRT_NPROC is the user's and is kept
-_COLLECTIVE_TIMEOUTS = (
+_COLLECTIVE_TIMEOUTS = (  # jaxlib 0.8 and newer
   '--xla_cpu_collective_call_warn_stuck_timeout_seconds=120',
   '--xla_cpu_collective_call_terminate_timeout_seconds=600',
 )
@@ -59,9 +60,7 @@ def guard_against_deadlock(num_cpu_devices: int | None = None) -> None:
     os.environ.pop(_POOL_SIZE, None)
     os.environ.pop(_POOL_SIZE_SET_HERE, None)
   # On busy cores the devices arrive at a collective far apart; XLA's default timeout would abort the process.
-  flags = os.environ.get('XLA_FLAGS', '')
-  missing = [flag for flag in _COLLECTIVE_TIMEOUTS if flag.split('=')[0] not in flags]
-  os.environ['XLA_FLAGS'] = ' '.join([flags, *missing]).strip()
+  add_xla_flags(*_COLLECTIVE_TIMEOUTS)
 
 
 def _requested_cpu_devices() -> int:

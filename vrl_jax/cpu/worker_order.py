@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 from jax import lax
+
+from vrl_jax.jaxprs import jaxprs_in
 
 _LARGE_MODEL = 2 << 20
 _CACHED = 3 << 20
@@ -158,7 +159,7 @@ def _bytes(tree):
 def _largest_bytes(jaxpr):
   """The size of the largest array that a program computes."""
   here = [v.aval.size * v.aval.dtype.itemsize for equation in jaxpr.eqns for v in equation.outvars]
-  inside = [_largest_bytes(sub) for e in jaxpr.eqns for sub in jax.extend.core.jaxprs_in_params(e.params)]
+  inside = [_largest_bytes(sub) for e in jaxpr.eqns for sub in jaxprs_in(e)]
   return max(here + inside, default=0)
 
 
@@ -167,6 +168,6 @@ def _communicates(jaxpr):
   return any(
     'axis_name' in equation.params
     or equation.primitive.name.startswith('psum')
-    or any(_communicates(sub) for sub in jax.extend.core.jaxprs_in_params(equation.params))
+    or any(_communicates(sub) for sub in jaxprs_in(equation))
     for equation in jaxpr.eqns
   )
