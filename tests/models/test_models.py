@@ -67,14 +67,20 @@ def textcnn_params(seed=0):
   return random_params(TextCNN(), tokens(1), seed)
 
 
-def loss_and_grads(model, params, x, labels, constants=None):
-  """The loss, the logits and the gradient, from one compiled program."""
+@functools.cache
+def compiled_loss_and_grads(model):
+  """One jitted function per model, so that tests with the same shapes share a compilation."""
 
-  def loss(params):
+  def loss(params, x, labels, constants):
     logits = model.apply({'params': params} | ({'constants': constants} if constants else {}), x)
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean(), logits
 
-  return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  return jax.jit(jax.value_and_grad(loss, has_aux=True))
+
+
+def loss_and_grads(model, params, x, labels, constants=None):
+  """The loss, the logits and the gradient, from one compiled program."""
+  return compiled_loss_and_grads(model)(params, x, labels, constants)
 
 
 def shapes(params):

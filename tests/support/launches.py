@@ -10,7 +10,8 @@ import time
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = ROOT / 'tests' / 'support' / 'eight_quadratics.py'
-CACHE = ROOT / '.pytest_cache' / 'vrl_jax'
+# One for each process of pytest-xdist: JAX does not write the files of its compilation cache atomically.
+CACHE = ROOT / '.pytest_cache' / 'vrl_jax' / os.environ.get('PYTEST_XDIST_WORKER', 'main')
 _TIMES = ('seconds', 'examples_per_second')
 
 
