@@ -26,3 +26,8 @@ def forget_compiled_programs():
   yield
   jax.clear_caches()
   gc.collect()
+
+
+def pytest_make_parametrize_id(val, argname):
+  """Names bytes by their argument: the id must be the same in every process of pytest-xdist, and gzip has the time in it."""
+  return argname if isinstance(val, bytes) else None

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from support.launches import one_line, start, wait_until
+from support.launches import TIMEOUT, one_line, start, wait_until
 
 from vrl_jax.errors import Interrupted
 from vrl_jax.signals import StopRequest
@@ -52,7 +52,7 @@ def run_code(code, *signals):
   for signum in signals:
     process.send_signal(signum)
     time.sleep(0.05)
-  _, err = process.communicate(timeout=60)
+  _, err = process.communicate(timeout=TIMEOUT)
   return process.returncode, err
 
 
@@ -91,7 +91,7 @@ def check_a_signal_while_it_starts(workdir, signum, seconds, module):
     wait_until(lambda: has_loaded_jax(process), process)
     time.sleep(seconds)
     process.send_signal(signum)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=TIMEOUT)
   finally:
     process.kill()
   assert process.returncode == 128 + signum, (out, err)

@@ -8,7 +8,7 @@ import sys
 import jax
 import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
-from support.launches import CACHE, CONFIG, ROOT, command, lines, one_line
+from support.launches import CACHE, CONFIG, ROOT, TIMEOUT, command, lines, one_line
 from support.refusals import refused
 
 SHORT = ('--config.steps=8', '--config.log_every_step=False')
@@ -18,7 +18,7 @@ def process(workdir, *flags, redirect='', **environment):
   """Runs launch.py in a shell, which can close its streams."""
   environment = os.environ | {'VRL_JAX_CACHE': str(CACHE)} | environment
   argv = ['sh', '-c', f'exec "$@" {redirect}', 'sh', *command(workdir, *flags)]
-  return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+  return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize('name', ['VRL_JAX_CACHE', 'XDG_CACHE_HOME'])

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from support.launches import TIMEOUT
 
 _ROUNDS = """
 import sys
@@ -30,7 +31,7 @@ print('finished', float(x.sum()))
 """
 
 
-def _python(code, *args, timeout=60, **environment):
+def _python(code, *args, timeout=TIMEOUT, **environment):
   set_here = ('PJRT_NPROC', 'XLA_FLAGS', 'JAX_NUM_CPU_DEVICES')
   clean = {name: value for name, value in os.environ.items() if name not in set_here}
   command = [sys.executable, '-c', code, *map(str, args)]
@@ -40,7 +41,7 @@ def _python(code, *args, timeout=60, **environment):
 
 
 def test_thousands_of_unblocked_rounds_finish():
-  assert _python(_ROUNDS, 3000, timeout=600)[0] == 'finished'
+  assert _python(_ROUNDS, 3000)[0] == 'finished'
 
 
 _ENGINES = """
@@ -68,12 +69,12 @@ print('finished')
 @pytest.mark.parametrize('devices, size', [(2, 4), (2, 100_000), (8, 4)])
 def test_an_engine_needs_one_thread_per_device(devices, size):
   code = _ENGINES.format(devices=devices, size=size, placements=1)
-  assert _python(code, 2000, timeout=600, PJRT_NPROC=str(devices)) == ['finished']
+  assert _python(code, 2000, PJRT_NPROC=str(devices)) == ['finished']
 
 
 def test_engines_with_placements_of_the_same_devices_do_not_need_more():
   code = _ENGINES.format(devices=2, size=100_000, placements=3)
-  assert _python(code, 500, timeout=600, PJRT_NPROC='2') == ['finished']
+  assert _python(code, 500, PJRT_NPROC='2') == ['finished']
 
 
 _PRINT = """

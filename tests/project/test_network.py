@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from support.launches import TIMEOUT
 
 from benchmarks.network import RESULTS, ROOT, figure, namespaces, points, report, runs
 from vrl_jax.accounting.cost_model import TCP_OVERHEAD
@@ -43,8 +44,8 @@ def _transfer(sender, receiver):
   )
   with listening:
     assert listening.stdout.readline() == 'ready\n'
-    subprocess.run(sender.command([sys.executable, '-c', _SEND, receiver.address]), check=True, timeout=60)
-    received, seconds = listening.communicate(timeout=60)[0].split()
+    subprocess.run(sender.command([sys.executable, '-c', _SEND, receiver.address]), check=True, timeout=TIMEOUT)
+    received, seconds = listening.communicate(timeout=TIMEOUT)[0].split()
   return int(received), float(seconds)
 
 
@@ -69,7 +70,7 @@ def test_an_exception_removes_the_hosts_and_kills_their_processes():
     while not subprocess.run(['ip', 'netns', 'pids', hosts[0].name], capture_output=True).stdout:
       time.sleep(0.01)
     raise ZeroDivisionError
-  assert running.wait(timeout=10) == -signal.SIGKILL
+  assert running.wait(timeout=TIMEOUT) == -signal.SIGKILL
   assert _leftovers() == ([], [])
 
 
@@ -92,7 +93,7 @@ def test_a_signal_removes_the_hosts(signum):
     assert len(namespaces.names(process.pid)) == 3
     try:
       process.send_signal(signum)
-      process.wait(timeout=20)
+      process.wait(timeout=TIMEOUT)
     finally:
       process.kill()
   if signum == signal.SIGKILL:  # the next `network` does it
@@ -134,7 +135,7 @@ def test_bytes_of_training_on_two_hosts(tmp_path):
 def test_a_failed_run_is_reported_with_its_output(tmp_path):
   flags = ['--config=configs/lenet_mnist.py', '--config.dataset=mnist_6k']
   with pytest.raises(subprocess.CalledProcessError) as failed, namespaces.network(2) as hosts:
-    runs.launch(hosts, flags, epochs=1.0, bandwidth=None, start=tmp_path, timeout=60)
+    runs.launch(hosts, flags, epochs=1.0, bandwidth=None, start=tmp_path, timeout=TIMEOUT)
   assert 'mnist_6k' in failed.value.stderr
   assert _leftovers() == ([], [])
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 
 import pytest
+from support.launches import TIMEOUT
 from support.report_samples import lenet as lenet
 from support.report_samples import quadratic as quadratic
 from support.report_samples import write_csv, write_run
@@ -163,7 +164,7 @@ def _in_chromium(page, folder, *more_flags):
     '--dump-dom',
     page.resolve().as_uri(),
   ]
-  dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+  dom = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
   return json.loads(html.unescape(re.search('<title>(.*?)</title>', dom).group(1)))
 
 

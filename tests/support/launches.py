@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = ROOT / 'tests' / 'support' / 'eight_quadratics.py'
 # One for each process of pytest-xdist: JAX does not write the files of its compilation cache atomically.
 CACHE = ROOT / '.pytest_cache' / 'vrl_jax' / os.environ.get('PYTEST_XDIST_WORKER', 'main')
+TIMEOUT = 300  # seconds, for anything that takes a few on an idle machine
 _TIMES = ('seconds', 'examples_per_second')
 
 
@@ -29,11 +30,11 @@ def start(workdir, *flags, config=CONFIG, program=('launch.py',), **kwargs):
 def launch(workdir, *flags, **kwargs):
   """Runs launch.py; returns (status, stdout, stderr)."""
   process = start(workdir, *flags, **kwargs)
-  out, err = process.communicate(timeout=120)
+  out, err = process.communicate(timeout=TIMEOUT)
   return process.returncode, out, err
 
 
-def wait_until(condition, process=None, seconds=60):
+def wait_until(condition, process=None, seconds=TIMEOUT):
   """Waits until `condition()` is true; fails if the process ends before."""
   deadline = time.monotonic() + seconds
   while not condition():

@@ -2,11 +2,9 @@
 
 import subprocess
 
-from support.launches import start
+from support.launches import TIMEOUT, start
 
 from vrl_jax.tools.local_hosts import free_port
-
-TIMEOUT = 240  # seconds, on a busy machine
 
 
 def cluster_flags(number, heartbeat=60):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
 from support.inprocess import small_config
-from support.launches import assert_same_run, checkpoint_steps, contents, one_line, start, summary, wait_until
+from support.launches import TIMEOUT, assert_same_run, checkpoint_steps, contents, one_line, start, summary, wait_until
 
 from vrl_jax.errors import StorageError, UserError
 from vrl_jax.training.checkpoint import CheckpointWriter
@@ -163,7 +163,7 @@ def test_a_launch_whose_directory_is_moved_ends_with_one_line(tmp_path):
   process = start(tmp_path / 'run', '--config.steps=6000')
   wait_until(lambda: len(checkpoint_steps(tmp_path / 'run')) >= 2, process)
   (tmp_path / 'run').rename(tmp_path / 'moved')
-  _, err = process.communicate(timeout=60)
+  _, err = process.communicate(timeout=TIMEOUT)
   assert process.returncode == 5, err
   assert 'error: ' in one_line(err) and 'removed or moved during this run' in err
   assert not (tmp_path / 'run').exists()

@@ -16,6 +16,7 @@ import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
 from support.inprocess import signal_at, small_config
 from support.launches import (
+  TIMEOUT,
   assert_same_run,
   checkpoint_steps,
   command,
@@ -51,7 +52,7 @@ def stopped(tmp_path_factory):
   process = start(folder)
   wait_until(lambda: len(checkpoint_steps(folder)) >= 3, process)
   process.send_signal(signal.SIGTERM)
-  out, err = process.communicate(timeout=60)
+  out, err = process.communicate(timeout=TIMEOUT)
   return folder, process.returncode, out, err
 
 
@@ -64,7 +65,7 @@ def test_sigterm_finishes_the_round_and_prints_the_command_to_resume(stopped, un
   assert summary(folder)['status'] == 'interrupted'
   resume = line.split('to resume: ')[1]
   assert resume == ' '.join(command(folder))
-  again = subprocess.run(resume, shell=True, capture_output=True, text=True, cwd=os.getcwd(), timeout=120)
+  again = subprocess.run(resume, shell=True, capture_output=True, text=True, cwd=os.getcwd(), timeout=TIMEOUT)
   assert (again.returncode, again.stderr) == (0, '')
   assert summary(folder)['resumed_from_step'] == step
   assert_same_run(folder, uninterrupted)
@@ -79,7 +80,7 @@ def test_second_sigint_stops_immediately(tmp_path):
   time.sleep(0.2)
   assert process.poll() is None
   process.send_signal(signal.SIGINT)
-  _, err = process.communicate(timeout=5)
+  _, err = process.communicate(timeout=TIMEOUT)
   assert process.returncode == 130
   assert 'stopped without a new checkpoint' in one_line(err)
 
@@ -92,7 +93,7 @@ def test_a_signal_before_the_first_step(signum, tmp_path):
   time.sleep(0.5)
   process.send_signal(signum)
   try:
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=TIMEOUT)
   finally:
     process.kill()
   assert process.returncode == 128 + signum
@@ -127,11 +128,11 @@ def kill_repeatedly(workdir, kills, *flags, seed=0):
         wait_until(lambda: any('tmp' in path.name for path in folder.glob('*')), process)
     assert process.poll() is None, 'it finished before it could be killed'
     process.kill()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=TIMEOUT)
     assert err == ''
   process = start(workdir, *flags)
   resumed.append(resumed_step(process))
-  _, err = process.communicate(timeout=120)
+  _, err = process.communicate(timeout=TIMEOUT)
   assert (process.returncode, err) == (0, '')
   assert not any('tmp' in path.name for path in folder.glob('*'))
   return resumed
@@ -263,11 +264,11 @@ def test_a_second_launch_in_the_same_directory_is_refused_until_the_first_has_en
   assert status == 2
   assert 'another process is running in this directory' in one_line(err)
   first.kill()
-  first.communicate(timeout=60)
+  first.communicate(timeout=TIMEOUT)
   second = start(tmp_path, LONG)
   wait_until(lambda: 'from step' in (second.stdout.readline() or ''), second)
   second.kill()
-  second.communicate(timeout=60)
+  second.communicate(timeout=TIMEOUT)
 
 
 @pytest.fixture
@@ -304,7 +305,7 @@ def test_a_full_disk_ends_the_run_with_one_line(uninterrupted, small_disk):
         file.write(bytes(4096))
     except OSError:
       pass
-  _, err = process.communicate(timeout=60)
+  _, err = process.communicate(timeout=TIMEOUT)
   assert process.returncode == 5, err
   assert 'No space left on device' in one_line(err)
   ballast.unlink()
