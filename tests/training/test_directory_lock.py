@@ -120,10 +120,10 @@ def test_a_directory_that_is_lost_before_the_first_step(tmp_path, monkeypatch):
 
   run, make, locks = tmp_path / 'run', loop.make_experiment, []
 
-  def make_and_lose(*args):
+  def make_and_lose(*args, **kwargs):
     run.rename(tmp_path / 'moved')
     locks.append(DirectoryLock.acquire(run))
-    return make(*args)
+    return make(*args, **kwargs)
 
   monkeypatch.setattr(loop, 'make_experiment', make_and_lose)
   with pytest.raises(StorageError, match='/run: another file or directory took its place'):
