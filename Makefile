@@ -20,9 +20,12 @@ multihost-demo: $(VENV)/.ready
 	$(BIN)/python -m vrl_jax.tools.local_hosts --processes 2 --compare --workdir runs/multihost-demo --config lenet_mnist \
 	  --config.dataset=mnist_5k --config.devices=8 --config.period=10 --config.epochs=3 --config.init_epochs=1
 
-# In two processes, a module at a time; in their order, so that the many small ones at the end fill up both.
+# Each module runs in one of JOBS processes, in order: the many small modules at the end keep all of them busy. JOBS=0: no
+# other processes, for a debugger.
+JOBS ?= 2
+
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not slow' $(PYTEST_ARGS)
 
 test-all: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
