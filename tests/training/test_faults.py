@@ -28,6 +28,7 @@ from support.launches import (
   wait_until,
 )
 
+from vrl_jax.cli import launch as cli
 from vrl_jax.errors import DataError, Interrupted, StorageError
 from vrl_jax.training import orbax_errors
 from vrl_jax.training.loop import train_and_evaluate
@@ -322,22 +323,36 @@ def test_without_inodes_no_thread_outlives_the_run(inodes, mounted):
   threads = set(threading.enumerate())
   with pytest.raises(StorageError, match='a checkpoint cannot be written .*No space left on device'):
     train_and_evaluate(small_config(), folder)
+  gc.collect()  # ends the idle threads of Orbax's executors, which would not keep a process alive
   left = [thread for thread in set(threading.enumerate()) - threads if not thread.daemon]
   for thread in left:
     thread.join(timeout=5)
   assert not any(thread.is_alive() for thread in left)
 
 
+def leave_an_exception_that_is_never_retrieved(message):
+  loop = asyncio.new_event_loop()
+  loop.create_future().set_exception(ValueError(message))
+  gc.collect()  # asyncio logs it
+  loop.close()
+
+
 @pytest.mark.parametrize('error, logged', [('tensorstore_spec=…: No space left on device', 0), ('another error', 1)])
 def test_secondary_errors_are_not_logged(caplog, error, logged):
   with orbax_errors.without_secondary_errors():
-    loop = asyncio.new_event_loop()
-    failed = loop.create_future()
-    failed.set_exception(ValueError(error))
-    del failed  # its exception was never retrieved: asyncio logs it
-    gc.collect()
-    loop.close()
+    leave_an_exception_that_is_never_retrieved(error)
   assert len(caplog.records) == logged
+
+
+def test_the_command_logs_no_secondary_errors_after_the_run_either(tmp_path, monkeypatch, caplog, capfd):
+  def run(*args):
+    leave_an_exception_that_is_never_retrieved('tensorstore_spec=…: No space left on device')
+    raise StorageError('the disk is full')
+
+  monkeypatch.setattr(cli, 'run', run)
+  assert cli.main(command(tmp_path)[1:]) == 5
+  assert one_line(capfd.readouterr().err) == 'error: the disk is full'
+  assert not caplog.records
 
 
 def test_a_read_only_directory(small_disk):

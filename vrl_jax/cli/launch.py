@@ -21,6 +21,7 @@ from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged, Interrupted, LostContact, StorageError, UserError
 from vrl_jax.signals import StopRequest, watched_stop_requests
 from vrl_jax.streams import prepare_streams
+from vrl_jax.training.orbax_errors import without_secondary_errors
 
 _SHOWN = ('step', 'train_loss', 'test_accuracy', 'distance_to_optimum', 'communications', 'seconds')
 
@@ -39,7 +40,8 @@ def main(argv: list[str], stop: StopRequest | None = None) -> int:
   >>> main(['launch.py', '--config', 'nothing'])  # lists the configs on stderr
   2
   """
-  with contextlib.nullcontext(stop) if stop else watched_stop_requests() as request:
+  # Under load, secondary errors can come after the checkpoint writer has waited for them.
+  with contextlib.nullcontext(stop) if stop else watched_stop_requests() as request, without_secondary_errors():
     return _main(argv, request)
 
 

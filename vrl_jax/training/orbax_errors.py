@@ -21,9 +21,13 @@ def cause(error: Exception) -> str:
   ('NOT_FOUND: no such file', 'KeyError')
   >>> cause(ValueError("RESOURCE_EXHAUSTED: Error opening \\"zarr\\" driver: … [os_error_code='28'] [tensorstore_spec=…]"))
   'No space left on device'
+  >>> cause(OSError(28, 'No space left on device', '/proc/self/fd/5/checkpoints'))
+  'No space left on device'
   """
   if code := re.search(r"os_error_code=\\?'(\d+)", str(error)):
     return os.strerror(int(code[1]))
+  if isinstance(error, OSError) and error.strerror:  # the path can be one that only this process has
+    return error.strerror
   lines = str(error).strip().splitlines()
   return textwrap.shorten(lines[0], 160, placeholder='…') if lines else type(error).__name__
 
