@@ -1,8 +1,12 @@
 """The standard streams of a command."""
 
 import io
+import os
 import sys
 
+import pytest
+
+from vrl_jax.errors import StorageError
 from vrl_jax.streams import prepare_streams
 
 
@@ -19,3 +23,30 @@ def test_a_closed_stream_discards(monkeypatch):
   prepare_streams()
   print('nowhere')
   assert sys.stdout is not None and not sys.stdout.isatty()
+
+
+def a_pipe_without_a_reader():
+  reading, writing = os.pipe()
+  os.close(reading)
+  return writing
+
+
+@pytest.mark.parametrize('name', ['stdout', 'stderr'])
+def test_the_rest_is_discarded_if_the_reader_has_gone(name, monkeypatch):
+  monkeypatch.setattr(sys, name, open(a_pipe_without_a_reader(), 'w'))
+  prepare_streams()
+  for _ in range(3):
+    print('a line', file=getattr(sys, name))
+  getattr(sys, name).close()
+
+
+def test_a_full_disk_is_an_error_of_stdout_once(monkeypatch):
+  monkeypatch.setattr(sys, 'stdout', open('/dev/full', 'w'))
+  monkeypatch.setattr(sys, 'stderr', open('/dev/full', 'w'))
+  prepare_streams()
+  with pytest.raises(StorageError, match=r'stdout cannot be written \(No space left on device\)'):
+    print('a line')
+  print('a line')
+  sys.stdout.close()
+  print('the error', file=sys.stderr)
+  sys.stderr.close()

@@ -4,12 +4,15 @@ import io
 import os
 import sys
 
+from vrl_jax.errors import StorageError
+
 
 def prepare_streams() -> None:
   """Makes sure that printing neither fails nor waits in a buffer; a command calls it once, at its start.
 
-  A stream that the shell has closed (`>&-`) discards what is written. A character that the encoding of the terminal
-  does not have is escaped. What is printed to a log file is in it at once, even if the process is killed later.
+  What is written to a stream that the shell has closed (`>&-`), or whose reader has gone (`| head`), is discarded. A
+  character that the encoding of the terminal does not have is escaped. What is printed to a log file is in it at once,
+  even if the process is killed later; if the file cannot be written, StorageError is raised.
 
   >>> prepare_streams()
   >>> None in (sys.stdout, sys.stderr)
@@ -19,6 +22,37 @@ def prepare_streams() -> None:
     if getattr(sys, name) is None:
       # Takes the file descriptor of the closed stream, so that no file of the run does: C++ libraries write to it.
       setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, closefd=False))
-  for stream in (sys.stdout, sys.stderr):
-    if isinstance(stream, io.TextIOWrapper):  # a notebook's is not
-      stream.reconfigure(line_buffering=True, errors='backslashreplace')
+  for name in ('stdout', 'stderr'):
+    stream = getattr(sys, name)
+    if type(stream) is io.TextIOWrapper:  # a notebook's is not
+      setattr(sys, name, _Stream(stream, name))
+
+
+class _Stream(io.TextIOWrapper):
+  """A standard stream that discards everything once a write has failed."""
+
+  def __init__(self, stream, name):
+    stream.flush()
+    super().__init__(stream.buffer, stream.encoding, 'backslashreplace', line_buffering=True)
+    self._stream = stream  # kept, because it would close the buffer
+    self._name = name
+
+  def write(self, text):
+    try:
+      return super().write(text)
+    except OSError as error:
+      self._discard(error)
+      return len(text)
+
+  def flush(self):
+    try:
+      super().flush()
+    except OSError as error:
+      self._discard(error)
+
+  def _discard(self, error):
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, self.fileno())  # also for what is still in the buffer
+    os.close(null)
+    if self._name == 'stdout' and not isinstance(error, BrokenPipeError):
+      raise StorageError(f'stdout cannot be written ({error.strerror})') from None

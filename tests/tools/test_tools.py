@@ -1,5 +1,6 @@
 """The command lines of the tools."""
 
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from vrl_jax import tools
+from vrl_jax.errors import DataError
 from vrl_jax.tools import checkpoint as checkpoint_tool
 from vrl_jax.tools import communication, cost, local_hosts, period
 
@@ -49,6 +51,28 @@ def test_command_line_errors_are_one_line(tool, flags, message, capsys):
     tool.main(flags)
   name = tool.__name__.rpartition('.')[2]
   assert capsys.readouterr().err == f'error: {message} (see python -m vrl_jax.tools.{name} --help)\n'
+
+
+@pytest.mark.parametrize(
+  ('error', 'status', 'line'),
+  [
+    (DataError('no\nsuch file'), 3, 'error: no such file\n'),
+    (OSError(28, 'No space left on device', 'out.npz'), 5, "error: [Errno 28] No space left on device: 'out.npz'\n"),
+    (KeyboardInterrupt(), 130, 'interrupted\n'),
+  ],
+)
+def test_errors_of_a_tool_are_one_line(error, status, line, monkeypatch, capsys):
+  def fail(*args):
+    raise error
+
+  monkeypatch.setattr(cost, 'table', fail)
+  assert cost.main([]) == status
+  assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_every_tool_reports_errors_in_one_line(name):
+  assert hasattr(importlib.import_module(f'vrl_jax.tools.{name}').main, '__wrapped__')
 
 
 def test_communication_without_a_config(capsys):

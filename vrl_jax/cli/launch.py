@@ -47,9 +47,9 @@ def main(argv: list[str], stop: StopRequest | None = None) -> int:
 
 def _main(argv, stop):
   logging.set_verbosity(logging.FATAL)  # Orbax logs, with tracebacks, what is reported in one line here
-  prepare_streams()
   if supervised := supervisor.is_supervised():
     supervisor.attach_to_parent()
+  prepare_streams()
   ending, workdir, cluster = Ending(), None, None
   stop.end = functools.partial(ending.report, at_once=True)
   try:

@@ -1,10 +1,9 @@
 """`python -m vrl_jax.report RUN_OR_SWEEP… [--reference CSV…] [--output DIR]`."""
 
 import argparse
-import os
 import signal
 import sys
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from vrl_jax import errors, report
 from vrl_jax.streams import prepare_streams
@@ -33,27 +32,15 @@ def main(arguments: list[str] | None = None) -> int:
   try:
     args = parser.parse_args(arguments)
     sweep = report.read_any(args.folders, skip_unreadable=True)
-    _print(report.comparison_table(sweep, 'markdown' if args.markdown else 'text'))
+    print(report.comparison_table(sweep, 'markdown' if args.markdown else 'text'))
     written = report.write_report(args.folders, args.reference, args.title, args.output, sweep)
-    _print('\n' + '\n'.join(f'{name}: {path}' for name, path in written.items()))
+    print('\n' + '\n'.join(f'{name}: {path}' for name, path in written.items()))
     return 0
   except errors.UserError as error:
-    _print(f'error: {error}', sys.stderr)
+    print(f'error: {error}', file=sys.stderr)
     return error.exit_status
   except KeyboardInterrupt:
     return 128 + signal.SIGINT
-
-
-def _print(text: str, stream: TextIO | None = None) -> None:
-  """Prints to a stream, by default stdout; discards the text if the reader has gone, as in `| head`."""
-  stream = stream or sys.stdout
-  try:
-    print(text, file=stream, flush=True)
-  except OSError as error:
-    # Else Python would flush the rest at exit, and fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if not isinstance(error, BrokenPipeError):
-      raise errors.StorageError(f'stdout cannot be written ({error.strerror})') from None
 
 
 if __name__ == '__main__':

@@ -1,11 +1,45 @@
-"""Parsing of command lines: a parser with one-line errors, and types for numbers with a range."""
+"""Command lines: a parser and errors in one line, and types for numbers with a range."""
 
 import argparse
+import functools
 import math
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from vrl_jax.cli.ending import one_line
+from vrl_jax.errors import StorageError, UserError
 from vrl_jax.streams import prepare_streams
+
+Main = Callable[[Sequence[str] | None], int]
+
+
+def reports_errors(main: Main) -> Callable[..., int]:
+  """Decorates the main function of a tool: a user error, an OSError or Ctrl-C becomes one line and an exit status.
+
+  >>> @reports_errors
+  ... def main(argv):
+  ...   raise UserError(f'unknown: {argv[0]}')
+  >>> main(['--fast'])  # prints the line on stderr
+  2
+  """
+
+  @functools.wraps(main)
+  def reporting(argv: Sequence[str] | None = None) -> int:
+    try:
+      return main(argv)
+    except UserError as error:
+      print(f'error: {one_line(error)}', file=sys.stderr)
+      return error.exit_status
+    except OSError as error:
+      print(f'error: {one_line(error)}', file=sys.stderr)
+      return StorageError.exit_status
+    except KeyboardInterrupt:
+      print('interrupted', file=sys.stderr)
+      return 128 + signal.SIGINT
+
+  return reporting
 
 
 class ArgumentParser(argparse.ArgumentParser):

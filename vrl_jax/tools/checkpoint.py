@@ -28,12 +28,13 @@ from vrl_jax.engine.state import Model, WorkerState, make_consensus
 from vrl_jax.errors import DataError, UserError
 from vrl_jax.report.names import format_bytes
 from vrl_jax.storage import atomic_path
-from vrl_jax.tools.arguments import ArgumentParser
+from vrl_jax.tools.arguments import ArgumentParser, reports_errors
 from vrl_jax.training.algorithm import make_algorithm
 from vrl_jax.training.checkpoint import best_step
 from vrl_jax.training.restore import FOLDER, read_metadata, read_state, stored_steps
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 
@@ -52,17 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument('--force', action='store_true', help='overwrite FILE if it exists')
   args = parser.parse_args(argv)
   logging.set_verbosity(logging.FATAL)
-  try:
-    steps = stored_steps(args.workdir)
-    if not steps:
-      raise DataError(f'{args.workdir / FOLDER}: no checkpoints; give the directory of a run that has saved one')
-    if args.export is None:
-      print(listing(args.workdir))
-    else:
-      print(export(args.workdir, args.export, steps[-1] if args.step is None else args.step, force=args.force))
-  except UserError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return error.exit_status
+  steps = stored_steps(args.workdir)
+  if not steps:
+    raise DataError(f'{args.workdir / FOLDER}: no checkpoints; give the directory of a run that has saved one')
+  if args.export is None:
+    print(listing(args.workdir))
+  else:
+    print(export(args.workdir, args.export, steps[-1] if args.step is None else args.step, force=args.force))
   return 0
 
 

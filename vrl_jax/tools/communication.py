@@ -26,7 +26,7 @@ from vrl_jax.config.fields import complete, set_algorithm, validate
 from vrl_jax.engine import devices
 from vrl_jax.errors import UserError
 from vrl_jax.report import names
-from vrl_jax.tools.arguments import ArgumentParser
+from vrl_jax.tools.arguments import ArgumentParser, reports_errors
 from vrl_jax.training.experiment import Experiment, make_experiment
 
 
@@ -155,6 +155,7 @@ def describe(found: Sequence[Collective]) -> str:
   return f'{ops}, {names.format_bytes(sum(c.bytes for c in found))}' if found else '–'
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 
@@ -169,18 +170,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument('--all', action='store_true', help='compare all algorithms on the task of the config')
   args, flags = parser.parse_known_args(argv)
-  try:
-    config = parse(['communication', *flags]).config
-    if config is None:
-      raise UserError('--config is missing (see --help)')
-    devices.prepare_devices(config.devices, workers=config.workers)
-    names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
-    configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
-    rounds = [count_communication(one) for one in configs]
-  except UserError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return error.exit_status
-  print(table(rounds))
+  config = parse(['communication', *flags]).config
+  if config is None:
+    raise UserError('--config is missing (see --help)')
+  devices.prepare_devices(config.devices, workers=config.workers)
+  names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
+  configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
+  print(table([count_communication(one) for one in configs]))
   return 0
 
 

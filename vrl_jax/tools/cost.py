@@ -22,7 +22,7 @@ from vrl_jax.accounting.cost_model import (
   round_seconds,
 )
 from vrl_jax.accounting.traffic import Traffic
-from vrl_jax.tools.arguments import ArgumentParser, nonnegative_float, positive_float, positive_int
+from vrl_jax.tools.arguments import ArgumentParser, nonnegative_float, positive_float, positive_int, reports_errors
 
 WORKERS = (8, 16, 32, 64, 512, 4096)
 PARAMETERS = (1e6, 1e8, 1e10)
@@ -115,6 +115,7 @@ def _size(parameters):
   return f'{parameters:g}'
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 

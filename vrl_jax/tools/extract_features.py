@@ -29,7 +29,7 @@ from vrl_jax.data.sources.tiny_imagenet_images import Image, TinyImages, open_im
 from vrl_jax.errors import DataError, UserError
 from vrl_jax.extras import require_extra
 from vrl_jax.storage import atomic_path, file_sha256, sha256
-from vrl_jax.tools.arguments import ArgumentParser, positive_int
+from vrl_jax.tools.arguments import ArgumentParser, positive_int, reports_errors
 
 _SIDE, _BATCHES_PER_PART = 299, 8
 _WEIGHTS_FILE = 'inception_v3_weights_tf_dim_ordering_tf_kernels_notop.h5'
@@ -196,6 +196,7 @@ def run(images: pathlib.Path, output: pathlib.Path, weights: str, batch_size: in
   extract(splits, functools.partial(load_image, data_set), inception_v3(weights), output, batch_size)
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Parses the command line and runs the command; returns the exit status.
 
@@ -215,9 +216,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument('--limit_per_class', type=positive_int, help='use only the first images of each class')
   try:
     run(**vars(parser.parse_args(argv)))
-  except (UserError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
-    return getattr(error, 'exit_status', 1)
   except KeyboardInterrupt:
     print('interrupted; rerun the same command to resume', file=sys.stderr)
     return 130

@@ -18,12 +18,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from vrl_jax.tools.arguments import ArgumentParser, positive_int
+from vrl_jax.tools.arguments import ArgumentParser, positive_int, reports_errors
 
 # Relative. 2 x 4 devices and 1 x 8 differed by 6e-5 after 60 steps of LeNet, as did 8 devices and 2.
 _ROUNDING = 1e-3
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status: the first status of a process that is not 0, or else 0.
 

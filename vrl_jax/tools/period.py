@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from vrl_jax.accounting import theory
 from vrl_jax.algorithms import ALGORITHMS
 from vrl_jax.report import names
-from vrl_jax.tools.arguments import ArgumentParser, positive_float, positive_int
+from vrl_jax.tools.arguments import ArgumentParser, positive_float, positive_int, reports_errors
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 

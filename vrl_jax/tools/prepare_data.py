@@ -15,10 +15,11 @@ from vrl_jax.data.sources import dbpedia, mnist, tiny_imagenet
 from vrl_jax.data.sources.splits import Splits
 from vrl_jax.data.sources.tiny_imagenet_images import find_images, open_images
 from vrl_jax.data.tfds import prepare, reader
-from vrl_jax.errors import DataNotFound, UserError
-from vrl_jax.tools.arguments import ArgumentParser, positive_float
+from vrl_jax.errors import DataNotFound
+from vrl_jax.tools.arguments import ArgumentParser, positive_float, reports_errors
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 
@@ -44,19 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     '--timeout', type=positive_float, default=1800, help='time limit of each download in seconds (default: 1800)'
   )
   args = parser.parse_args(argv)
+  if args.tfds:
+    print(f'TFDS: {prepare.prepare(args.name, args.data_dir, timeout=args.timeout)}')
   try:
-    if args.tfds:
-      print(f'TFDS: {prepare.prepare(args.name, args.data_dir, timeout=args.timeout)}')
-    try:
-      _DESCRIBE[args.name](args.data_dir)
-    except DataNotFound as error:
-      if 'GloVe' in str(error):
-        raise
-      _download(args.name, args.data_dir, args.timeout)
-      _DESCRIBE[args.name](args.data_dir)
-  except UserError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return error.exit_status
+    _DESCRIBE[args.name](args.data_dir)
+  except DataNotFound as error:
+    if 'GloVe' in str(error):
+      raise
+    _download(args.name, args.data_dir, args.timeout)
+    _DESCRIBE[args.name](args.data_dir)
   return 0
 
 
