@@ -98,8 +98,10 @@ def test_a_signal_before_the_first_step(signum, tmp_path):
   finally:
     process.kill()
   assert process.returncode == 128 + signum
-  assert f'stopped by {signal.Signals(signum).name}; to resume: ' in one_line(err)
-  assert not (tmp_path / 'run').exists()
+  line = one_line(err)
+  assert f'stopped by {signal.Signals(signum).name}; ' in line
+  # On a busy machine it can still be compiling three seconds after the signal, and is then ended where it is.
+  assert '; rerun the same command to resume' in line or ('; to resume: ' in line and not (tmp_path / 'run').exists())
 
 
 def resumed_step(process):

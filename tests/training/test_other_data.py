@@ -1,7 +1,6 @@
 """A run is resumed with the data that it began with, or not at all."""
 
 import json
-import pathlib
 import re
 import shutil
 
@@ -11,7 +10,6 @@ from support.inprocess import signal_at
 from support.launches import assert_same_run, contents
 from support.tasks.points import write_points
 
-import vrl_jax.tasks
 from vrl_jax.config.fields import default_config
 from vrl_jax.errors import ForeignCheckpoint, Interrupted
 from vrl_jax.training.loop import train_and_evaluate
@@ -19,13 +17,12 @@ from vrl_jax.training.restore import with_checksum
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
+def config(tmp_path):
   """Trains on a file, from initial weights that are stored too."""
-  here = str(pathlib.Path(__file__).parents[1] / 'support' / 'tasks')
-  monkeypatch.setattr(vrl_jax.tasks, '__path__', [*vrl_jax.tasks.__path__, here])
   write_points(tmp_path / 'data', seed=0)
   config = default_config()
-  config.update(task='points', data_dir=str(tmp_path / 'data'), workers=4, batch_size=2, devices=1)
+  config.task = 'support.tasks.points:make_task'
+  config.update(data_dir=str(tmp_path / 'data'), workers=4, batch_size=2, devices=1)
   config.update(period=4, steps=24, checkpoint_every=1, init_epochs=1.0)
   return config
 

@@ -1,7 +1,6 @@
 """Several runs in one directory."""
 
 import json
-import pathlib
 import signal
 
 import pytest
@@ -9,7 +8,6 @@ from support.inprocess import shared_compilation_cache as shared_compilation_cac
 from support.inprocess import signal_at, small_config
 from support.launches import contents, lines, summary
 
-import vrl_jax.tasks
 from vrl_jax import report
 from vrl_jax.config.fields import default_config
 from vrl_jax.errors import Interrupted, UserError
@@ -108,15 +106,14 @@ def test_names_that_would_share_a_folder_are_refused_before_anything_is_written(
   assert not (tmp_path / 'x').exists()
 
 
-def test_the_class_table_is_printed_when_it_changes(tmp_path, monkeypatch, capsys):
-  tasks = str(pathlib.Path(__file__).parents[1] / 'support' / 'tasks')
-  monkeypatch.setattr(vrl_jax.tasks, '__path__', [*vrl_jax.tasks.__path__, tasks])
+def test_the_class_table_is_printed_when_it_changes(tmp_path, capsys):
   config = default_config()
-  config.update(task='normed', batch_stats='local', workers=4, batch_size=4, period=4, steps=4, devices=1)
+  config.task = 'support.tasks.normed:make_task'
+  config.update(batch_stats='local', workers=4, batch_size=4, period=4, steps=4, devices=1)
   config.sweep = ({'name': 'a'}, {'name': 'b', 'algorithm': 'local_sgd'}, {'name': 'c', 'partition': 'identical'})
   run_sweep(config, tmp_path)
-  told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(('[', 'worker'))]
-  assert [line.split()[0] for line in told] == ['[1/3]', 'worker', '[2/3]', '[3/3]', 'worker']
+  shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith(('[', 'worker'))]
+  assert [line.split()[0] for line in shown] == ['[1/3]', 'worker', '[2/3]', '[3/3]', 'worker']
 
 
 def test_two_sweeps_in_one_directory_at_once(tmp_path):
