@@ -9,13 +9,16 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
+import sys
 import time
 
 import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
 from support.inprocess import signal_at, small_config
 from support.launches import (
+  CACHE,
+  CONFIG,
+  ROOT,
   TIMEOUT,
   assert_same_run,
   checkpoint_steps,
@@ -276,18 +279,20 @@ def test_a_second_launch_in_the_same_directory_is_refused_until_the_first_has_en
 
 @pytest.fixture
 def mounted(tmp_path):
-  """Mounts a small file system: `mounted('size=1m')` returns its folder."""
-  folder = tmp_path / 'disk'
+  """Mounts small file systems: `mounted('size=1m')` returns the folder of a new one."""
+  folders = []
 
   def mount(options):
+    folder = tmp_path / f'disk{len(folders)}'
     folder.mkdir()
     command = ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', str(folder)]
     if os.geteuid() or shutil.which('mount') is None or subprocess.run(command, capture_output=True).returncode:
       pytest.skip('only root can mount a small tmpfs here')
+    folders.append(folder)
     return folder
 
   yield mount
-  if folder.is_mount():
+  for folder in folders:
     subprocess.run(['umount', str(folder)], check=True)
 
 
@@ -318,18 +323,31 @@ def test_a_full_disk_ends_the_run_with_one_line(uninterrupted, small_disk):
   assert_same_run(run, uninterrupted)
 
 
-@pytest.mark.parametrize('inodes', [10, 28, 30, 34])
-def test_without_inodes_no_thread_outlives_the_run(inodes, mounted):
-  """Files that cannot be created; Orbax's threads waited five minutes for folders that could not be either."""
-  folder = mounted(f'size=50m,nr_inodes={inodes}') / 'run'
-  threads = set(threading.enumerate())
-  with pytest.raises(StorageError, match='a checkpoint cannot be written .*No space left on device'):
-    train_and_evaluate(small_config(), folder)
-  gc.collect()  # ends the idle threads of Orbax's executors, which would not keep a process alive
-  left = [thread for thread in set(threading.enumerate()) - threads if not thread.daemon]
-  for thread in left:
-    thread.join(timeout=5)
-  assert not any(thread.is_alive() for thread in left)
+FAILING_RUNS = """
+import sys
+from vrl_jax import load_config, train_and_evaluate
+from vrl_jax.engine import devices
+from vrl_jax.errors import StorageError
+devices.prepare_devices(4)
+devices.use_compilation_cache()
+for workdir in sys.argv[2:]:
+  try:
+    train_and_evaluate(load_config(sys.argv[1]), workdir)
+  except StorageError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_without_inodes_no_thread_keeps_a_script_alive(mounted):
+  """Files that cannot be created; Orbax's threads waited 310 s for folders that could not be either."""
+  runs = [str(mounted(f'size=50m,nr_inodes={inodes}') / 'run') for inodes in (10, 28, 30, 34)]
+  environment = os.environ | {'VRL_JAX_CACHE': str(CACHE)}
+  argv = [sys.executable, '-c', FAILING_RUNS, str(CONFIG), *runs]
+  done = subprocess.run(argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, timeout=250)
+  assert done.returncode == 0, done.stderr
+  lines = [line for line in done.stderr.splitlines() if line.startswith(tuple(runs))]  # Orbax logs more
+  message = '{}/checkpoints: a checkpoint cannot be written (No space left on device); earlier checkpoints are intact'
+  assert lines == [message.format(run) for run in runs]
 
 
 def leave_an_exception_that_is_never_retrieved(message):
