@@ -30,7 +30,7 @@ from vrl_jax.engine.placement import Placement
 from vrl_jax.engine.shapes import copied, divided
 from vrl_jax.errors import UserError
 from vrl_jax.report import names
-from vrl_jax.tools.arguments import ArgumentParser
+from vrl_jax.tools.arguments import ArgumentParser, reports_errors
 from vrl_jax.tools.communication import RoundCommunication, describe, read_round, with_algorithm
 from vrl_jax.training.experiment import make_engine, make_experiment
 
@@ -197,6 +197,7 @@ def _bytes(size):
   return '?' if size is None else names.format_bytes(size)
 
 
+@reports_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns the exit status.
 
@@ -214,27 +215,23 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument('--all', action='store_true', help='all algorithms, as a table')
   args, flags = parser.parse_known_args(argv)
-  try:
-    config = parse(['compile_for', *flags]).config
-    if config is None:
-      raise UserError('--config is missing (see --help)')
-    jax.config.update('jax_platforms', 'cpu')  # an accelerator that is attached is not needed
-    devices.prepare_devices(1)
-    found = [find_topology(name) for name in args.topology]
-    names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
-    configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
-    rounds = []
-    for topology in found:
-      for one in configs:
-        if not any(flag.startswith('--config.workers') for flag in flags):
-          one = copy.deepcopy(one)
-          one.workers = len(topology.devices)
-        rounds.append((one, compile_round(one, topology)))
-        if not args.all:
-          print(report(*rounds[-1]), flush=True)
-  except UserError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return error.exit_status
+  config = parse(['compile_for', *flags]).config
+  if config is None:
+    raise UserError('--config is missing (see --help)')
+  jax.config.update('jax_platforms', 'cpu')  # an accelerator that is attached is not needed
+  devices.prepare_devices(1)
+  found = [find_topology(name) for name in args.topology]
+  names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
+  configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
+  rounds = []
+  for topology in found:
+    for one in configs:
+      if not any(flag.startswith('--config.workers') for flag in flags):
+        one = copy.deepcopy(one)
+        one.workers = len(topology.devices)
+      rounds.append((one, compile_round(one, topology)))
+      if not args.all:
+        print(report(*rounds[-1]), flush=True)
   if args.all:
     print(table(rounds))
   return 0
