@@ -100,6 +100,20 @@ def one_of(source: str | Iterable[str], dotted: str = '') -> OneOf:
   return OneOf(source, dotted)
 
 
+def step_range(name: str, value: Any) -> None:
+  """Checks that a value is () or (first, last), integers with 0 ≤ first < last.
+
+  >>> step_range('profile_steps', (40, 60))
+  >>> step_range('profile_steps', (60, 40))
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: profile_steps=(60, 40), must be (first, last), integers with 0 <= first < last
+  """
+  are_integers = all(isinstance(step, int) and not isinstance(step, bool) for step in value)
+  if value and not (are_integers and len(value) == 2 and 0 <= value[0] < value[1]):
+    raise UserError(f'{name}={tuple(value)!r}, must be (first, last), integers with 0 <= first < last')
+
+
 def checked_by(function: str) -> Callable[[str, Any], None]:
   """Returns a check that calls `module:function` with the value.
 

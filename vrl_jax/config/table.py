@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of
+from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of, step_range
 from vrl_jax.config.factories import mapping
 from vrl_jax.errors import UserError
 
@@ -157,6 +157,20 @@ FIELDS = (
     ('momentum', 0.0, float, 'momentum of SGD', number(below=1)),
     ('nesterov', False, bool, "Nesterov's form of momentum"),
     ('clip_norm', None, float, "clips each worker's gradient to this norm", number(positive=True)),
+    (
+      'compute_dtype',
+      None,
+      str,
+      'dtype of the loss and its gradient; parameters, Δ and optimizer state keep theirs',
+      one_of(('bfloat16', 'float32')),
+    ),
+    (
+      'matmul_precision',
+      None,
+      str,
+      "precision of matrix products and convolutions, as JAX's default_matmul_precision",
+      one_of(('default', 'high', 'highest')),
+    ),
     ('batch_stats', None, str, 'batch-norm statistics', one_of('vrl_jax.engine.batch_stats:POLICIES')),
     ('partition', 'by_class', str, 'how the examples are divided', one_of('vrl_jax.data.partition:PARTITIONS')),
     ('dirichlet_alpha', 0.5, float, 'concentration of partition=dirichlet', number(positive=True)),
@@ -181,6 +195,13 @@ FIELDS = (
     ('data_dir', None, str, 'directory of the data set; default: that of TFDS'),
     ('checkpoint_every', 0, int, 'rounds between checkpoints; 0: by time alone', integer(0, bits=31)),
     ('checkpoint_minutes', 5.0, float, 'minutes between checkpoints; 0: by rounds alone', number()),
+    (
+      'profile_steps',
+      (),
+      tuple,
+      "(first, last): write a trace of these steps by JAX's profiler to WORKDIR/profile",
+      step_range,
+    ),
     ('compilation_cache', True, bool, 'keep compiled programs for the next run'),
     ('tensorboard', False, bool, 'write the metrics to WORKDIR/tensorboard too'),
     ('wandb', False, bool, 'send the metrics to Weights & Biases too'),

@@ -95,11 +95,13 @@ def _expand(kernel, block):
   n, _, channels, features = kernel.shape
   side, half = block + n - 1, block // 2
   pixel, output, i = np.ogrid[:side, :block, :n]
-  reads = (pixel == output + i).astype(kernel.dtype)  # output reads pixel through row i of the kernel
+  reads = (pixel == output + i).astype(np.float32)  # output reads pixel through row i of the kernel
   both = np.einsum('pai,qbj->pqabij', reads, reads)
   both = both.reshape(side // block, block, side // block, block, half, 2, half, 2, n * n)
   both = both.transpose(0, 2, 1, 3, 5, 7, 4, 6, 8).reshape(-1, n * n)
-  matrix = (jnp.asarray(both) @ kernel.reshape(n * n, -1)).reshape(side * side, block * block, channels, features)
+  matrix = (jnp.asarray(both, kernel.dtype) @ kernel.reshape(n * n, -1)).reshape(
+    side * side, block * block, channels, features
+  )
   return matrix.transpose(0, 2, 1, 3).reshape(side * side * channels, block * block * features)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vrl_jax.errors import UserError
+from vrl_jax.tasks.precision import compute_like, widened
 from vrl_jax.tasks.task import Task
 
 Values = Callable[[jax.Array, Any], Any]
@@ -70,7 +71,8 @@ def supervised_task(
 def _of_functions(init, apply, losses, metrics):
   def loss(params, frozen, batch, rng):
     del frozen, rng
-    return jnp.mean(losses(apply(params, batch['input']), batch))
+    outputs = apply(params, compute_like(params, batch['input']))
+    return jnp.mean(losses(widened(outputs), batch))
 
   def evaluate(params, frozen, batch):
     del frozen
@@ -91,10 +93,9 @@ def _of_module(module, train, losses, metrics, *, dropout):
 
   def loss(params, frozen, batch, rng):
     variables = {'params': params, **frozen}
-    outputs, changed = module.apply(
-      variables, batch['input'], rngs={'dropout': rng}, mutable=['batch_stats'], **training
-    )
-    mean = jnp.mean(losses(outputs, batch))
+    inputs = compute_like(params, batch['input'])
+    outputs, changed = module.apply(variables, inputs, rngs={'dropout': rng}, mutable=['batch_stats'], **training)
+    mean = jnp.mean(losses(widened(outputs), batch))
     return (mean, changed['batch_stats']) if has_stats else mean
 
   def evaluate(params, frozen, batch):

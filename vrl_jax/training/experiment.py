@@ -24,6 +24,7 @@ from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
 from vrl_jax.signals import StopRequest
 from vrl_jax.tasks.check import check_task
+from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.algorithm import check_algorithm, make_algorithm
@@ -159,6 +160,7 @@ def make_experiment(
   algorithm = make_algorithm(config, steps)
   check_algorithm(config, algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)))
   model = placement.from_main(initial_model(config, task, shared, data, stop))
+  task = with_precision(task, config.compute_dtype, config.matmul_precision)  # not for the common initial weights
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
   sends = traffic(algorithm, model.params, config.workers)
   if config.batch_stats:

@@ -21,6 +21,7 @@ from vrl_jax.training.experiment import Experiment
 from vrl_jax.training.extension import longer_runs_have, obstacle
 from vrl_jax.training.log_points import Pacer, Segment, segments, steps_per_dispatch
 from vrl_jax.training.metrics import Evaluator
+from vrl_jax.training.profile import StepProfiler
 from vrl_jax.training.progress import Progress
 from vrl_jax.training.run_directory import RunDirectory
 from vrl_jax.training.writers import Write
@@ -91,6 +92,7 @@ class Trainer:
     self._progress = progress
     self._stop = stop
     self._stop_flag = processes.Flag()
+    self._profiler = StepProfiler(tuple(config.profile_steps), directory.path)
     self._pacers: dict[int, Pacer] = {}
     self._state = start.state
     self._last_line = start.last_line
@@ -111,17 +113,19 @@ class Trainer:
       Interrupted: a signal was received; a checkpoint has been saved.
     """
     steps = self._experiment.periods.steps
+    self._profiler.require_in(steps)
     self._directory.write_json('partition.json', self._experiment.class_table())
     if self._last_line is None:
       self._log(self._evaluator.log_line(0, 0, self._engine.consensus(self._state)))
-    while self._step < steps:
-      segment = next(segments(self._periods, self._experiment.log_interval, self._step))
-      if self._config.log_every_step:
-        self._before_logged_round(segment.logged[0])
-        self._traced_round(*segment.logged)
-      else:
-        self._segment(segment)
-      self._save_or_stop()
+    with self._profiler:
+      while self._step < steps:
+        segment = next(segments(self._periods, self._experiment.log_interval, self._step))
+        if self._config.log_every_step:
+          self._before_logged_round(segment.logged[0])
+          self._traced_round(*segment.logged)
+        else:
+          self._segment(segment)
+        self._save_or_stop()
     if self._saved_step < self._step:
       self._save()
     self._wait_for_checkpoint()
@@ -135,6 +139,7 @@ class Trainer:
       self._plain_rounds(start, length, count)
     start, length = segment.logged
     self._before_logged_round(start)
+    self._profiler.before(start, length, self._state)
     self._state, measured = self._engine.measure(self._state, self._experiment.feed.items(start, length, 1))
     scalars = jax.tree.map(lambda x: float(x[0]), first_copy(measured))  # blocks until the round is done
     seconds = time.perf_counter() - began - (self._overhead_seconds() - overhead)
@@ -159,10 +164,11 @@ class Trainer:
     pacer = self._pacers.setdefault(length, Pacer(capacity))
     pending, noted = None, time.perf_counter()
     while count:
-      most = min(count, self._rounds_to_checkpoint())
+      most = min(count, self._rounds_to_checkpoint(), self._profiler.rounds(start, length))
       rounds = processes.from_main(functools.partial(pacer.rounds, most)) if capacity > 1 else 1
       items = self._experiment.feed.items(start, length, rounds, capacity)
       overhead = self._overhead_seconds()
+      self._profiler.before(start, rounds * length, self._state)
       self._state, token = self._engine.run(self._state, items, rounds)
       if pending is None:
         noted += self._overhead_seconds() - overhead
@@ -180,15 +186,15 @@ class Trainer:
     """Runs one round and logs every step of it."""
     began, overhead = time.perf_counter(), self._overhead_seconds()
     items = self._experiment.feed.items(start, length, 1)
+    self._profiler.before(start, length, self._state)
     self._state, (traced, models) = self._engine.trace(self._state, items)
     scalars = jax.tree.map(lambda x: x[0], first_copy(traced))
     rate = self._examples(length) / (time.perf_counter() - began - (self._overhead_seconds() - overhead))
     scalars['step_loss'] = scalars.pop('loss_sum')
     for t in range(length):
       of_step = {name: float(values[t]) for name, values in scalars.items()} | {'examples_per_second': rate}
-      step = start + t + 1
-      rounds = self._rounds + int(t == length - 1)
-      self._log(self._evaluator.log_line(step, rounds, self._evaluator.model_at_step(models, t), of_step))
+      model, rounds = self._evaluator.model_at_step(models, t), self._rounds + int(t == length - 1)
+      self._log(self._evaluator.log_line(start + t + 1, rounds, model, of_step))
     self._advance(length)
 
   def _examples(self, steps: int) -> int:
@@ -206,6 +212,7 @@ class Trainer:
     self._rounds += self._periods.rounds_between(self._step, self._step + steps)
     self._step += steps
     self._progress.update(steps)
+    self._profiler.after(self._step, self._state)
 
   def _log(self, line: dict[str, Any]) -> None:
     line = processes.from_main(lambda: line | {'seconds': round(self._seconds(), 3)})
@@ -270,10 +277,9 @@ class Trainer:
     if processes.from_main(lambda: all(bool(np.isfinite(x).all()) for x in jax.tree.leaves(state.params))):
       self._wait_for_checkpoint()
       self._directory.sync_metrics()
-      train_loss = self._last_line['train_loss'] if self._last_line else None
       metadata = {
         'seconds': self._seconds(),
-        'train_loss': train_loss,
+        'train_loss': self._last_line['train_loss'] if self._last_line else None,
         'config': self._directory.config,
         'data': self._experiment.data,
         'longer_runs_have_it': self._longer_runs_have_it,
