@@ -85,7 +85,7 @@ def test_no_element_attribute_or_script_stems_from_the_files(tmp_path, as_argume
 
 
 def test_values_that_no_file_can_have_are_escaped_too():
-  """What Python code hands over; `read_run` refuses a text as the number of dropped examples."""
+  """Values passed by Python code; `read_run` refuses a text as the number of dropped examples."""
   partition = {'table': [[1, 2]], 'class_names': ['a', 'b'], 'dropped': HOSTILE[1]}
   run = Run('a', {'algorithm': 's_sgd'}, ({'step': 1.0, 'train_loss': 1.0},), partition=partition)
   content = _Content(report.page.render(Sweep('', (run,))))

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from support.inprocess import shared_compilation_cache as shared_compilation_cache
 from support.launches import one_line
 
 from vrl_jax.config.files import load_config
