@@ -36,6 +36,12 @@ def test_every_module_is_in_a_room():
   assert {name.split('.')[0] for name in MODULES} == set(ROOMS)
 
 
+def test_the_tests_mirror_the_rooms():
+  folders = {path.name for path in pathlib.Path(__file__).parents[1].iterdir() if any(path.glob('*.py'))}
+  assert folders - set(ROOMS) == {'project', 'support'}
+  assert {name for name in ROOMS if (PACKAGE / name).is_dir()} <= folders
+
+
 @pytest.mark.parametrize('name', MODULES)
 def test_a_module_imports_only_from_rooms_before_its_own(name):
   allowed = ROOMS[: ROOMS.index(name.split('.')[0]) + 1]
