@@ -11,7 +11,8 @@ from support.launches import checkpoint_steps, contents, leaves, lines, summary
 
 from vrl_jax.engine import periods
 from vrl_jax.errors import Diverged, Interrupted, UserError
-from vrl_jax.training import loop
+from vrl_jax.signals import StopRequest
+from vrl_jax.training import initial_weights, loop
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.trainer import Trainer
@@ -94,6 +95,19 @@ def test_a_signal_in_the_last_round_interrupts_after_the_run_has_finished(tmp_pa
     train_and_evaluate(small_config(), tmp_path)
   assert caught.value.exit_status == 130
   assert summary(tmp_path)['status'] == 'finished'
+
+
+def test_a_signal_while_the_initial_weights_are_computed_leaves_no_directory(tmp_path, monkeypatch):
+  stop, train = StopRequest(), initial_weights._plain_sgd
+
+  def train_after_a_signal(*args):
+    stop.signum = signal.SIGTERM
+    return train(*args)
+
+  monkeypatch.setattr(initial_weights, '_plain_sgd', train_after_a_signal)
+  with pytest.raises(Interrupted, match='stopped by SIGTERM'):
+    train_and_evaluate(small_config(init_epochs=1.0), tmp_path / 'run', stop)
+  assert not (tmp_path / 'run').exists()
 
 
 def test_a_second_sigint_is_a_keyboard_interrupt(tmp_path, monkeypatch):
