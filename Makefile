@@ -6,7 +6,7 @@ WORKDIR ?= runs/demo
 # pyenv's commands know only the versions that are switched on; its folders hold all.
 FOUND = $(or $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null),$(lastword $(wildcard $(HOME)/.pyenv/versions/$(PYTHON:python%=%).*/bin/$(PYTHON))),$(PYTHON))
 
-.PHONY: demo demo-picture multihost-demo test test-all lint format bench results notebooks docs dist clean
+.PHONY: demo demo-picture multihost-demo test test-all test-oldest lint format bench results notebooks docs dist clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python launch.py --config configs/demo.py --workdir $(WORKDIR)
@@ -29,6 +29,10 @@ test: $(VENV)/.ready-dev
 
 test-all: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# With the oldest versions that pyproject.toml allows, in an environment of its own; without the tests of docs and tools.
+test-oldest: $(VENV)-oldest/.ready
+	$(VENV)-oldest/bin/python -m pytest -m 'not slow' --ignore=tests/project -W default::DeprecationWarning $(PYTEST_ARGS)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -67,7 +71,7 @@ dist: $(VENV)/.ready-dev
 	rm -rf dist/venv dist/smoke
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info
+	rm -rf $(VENV) $(VENV)-oldest build dist site *.egg-info
 
 # PYTHONDONTWRITEBYTECODE makes every start read and compile all of JAX's sources, so bytecode is made here.
 define install
@@ -88,3 +92,9 @@ $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.ready-bench: pyproject.toml | $(VENV)/bin/python
 	$(call install,[bench])
+
+$(VENV)-oldest/.ready: pyproject.toml
+	$(FOUND) -m venv --clear $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet uv
+	$(VENV)-oldest/bin/uv pip install --quiet --python $(VENV)-oldest/bin/python --resolution lowest-direct --editable '.[dev]'
+	touch $@

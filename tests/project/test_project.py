@@ -71,6 +71,7 @@ def test_makefile_finds_an_inactive_pyenv_python(tmp_path):
     'multihost-demo',
     'test',
     'test-all',
+    'test-oldest',
     'lint',
     'bench',
     'results',
@@ -90,7 +91,12 @@ def test_every_target_installs_extras_that_exist(target):
 def test_workflow_calls_existing_make_targets():
   jobs = _yaml('.github/workflows/ci.yml')['jobs']
   runs = [step['run'] for job in jobs.values() for step in job['steps'] if 'run' in step]
-  assert [command.split()[:2] for command in runs] == [['make', 'lint'], ['make', 'test'], ['make', 'docs']]
+  assert [command.split()[:2] for command in runs] == [
+    ['make', 'lint'],
+    ['make', 'test'],
+    ['make', 'test-oldest'],
+    ['make', 'docs'],
+  ]
   assert all(_recipe(command.split()[1]) for command in runs)
   pythons = jobs['test']['strategy']['matrix']['python']
   assert pythons == ['3.11', '3.13'] and PROJECT['requires-python'] == f'>={pythons[0]}'

@@ -30,17 +30,17 @@ def choose_form(form: str = 'auto') -> str | None:
 
   >>> choose_form('xla'), choose_form()
   ('xla', None)
-  >>> mesh = jax.sharding.AbstractMesh((2,), ('x',), abstract_device=jax.sharding.AbstractDevice('TPU v5 lite', 1, 'tpu'))
-  >>> with jax.sharding.use_abstract_mesh(mesh):
+  >>> devices = jax.make_mesh((1,), ('x',), devices=jax.devices('cpu')[:1])
+  >>> with jax.sharding.use_abstract_mesh(devices.abstract_mesh):
   ...   choose_form()
-  'xla'
+  'patches'
   """
   if form not in FORMS:
     raise ValueError(f'conv_form={form!r}, must be one of {", ".join(FORMS)}')
   if form != 'auto':
     return form
   device = jax.sharding.get_abstract_mesh().abstract_device
-  return None if device is None else 'patches' if device.platform == 'cpu' else 'xla'
+  return None if device is None else 'patches' if device.device_kind == 'cpu' else 'xla'
 
 
 def call_form(form: str, functions: Mapping[str, Callable[..., Any]], *args: Any) -> Any:

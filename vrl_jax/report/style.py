@@ -4,16 +4,17 @@ The colours are the Okabe-Ito palette, which is safe for colour-blind readers; d
 grey print.
 """
 
-from typing import Any, NamedTuple
-
-from matplotlib.typing import RcKeyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vrl_jax.storage import checksum
+
+if TYPE_CHECKING:  # matplotlib 3.11
+  from matplotlib.typing import RcKeyType
 
 WIDTH = 7.2  # inches, the width of the text on a page
 DPI = 150
 
-RC: dict[RcKeyType, Any] = {
+RC: dict['RcKeyType', Any] = {
   'font.family': 'DejaVu Sans',
   'font.size': 8.5,
   'axes.titlesize': 8.5,
