@@ -8,7 +8,7 @@ from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
 from vrl_jax.algorithms.core.averaging import mean_over_workers
-from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.axes import AXIS, AxisName, worker_axes
 from vrl_jax.algorithms.core.precision import cast_like, copied, widened
 
 _DEFAULT_BETA = 0.9
@@ -76,7 +76,7 @@ def easgd(inner: optax.GradientTransformation, *, alpha: float | None = None, ax
     return updates, state._replace(inner=inner_state)
 
   def communicate(params, state):
-    workers = lax.psum(1, axis_name)
+    workers = lax.psum(1, worker_axes(axis_name))
     force = _DEFAULT_BETA / workers if alpha is None else alpha
     beta = force * workers
     if beta > 1 + 1e-9:

@@ -9,7 +9,7 @@ from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
 from vrl_jax.algorithms.core.averaging import mean_over_workers
-from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.axes import AXIS, AxisName, worker_axes
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.linearity import require_linear
 from vrl_jax.algorithms.core.precision import copied, subtract_correction, wide_zeros
@@ -154,9 +154,10 @@ def scaffold(
 
 def _draw_subset(participation, seed, number, axis_name):
   """Whether this worker is in the subset of round `number`, and the fraction of the workers in it."""
-  workers = lax.psum(1, axis_name)
+  axes = worker_axes(axis_name)
+  workers = lax.psum(1, axes)
   chosen = max(1, round(participation * workers))
   if chosen == workers:
     return True, 1.0
   order = jax.random.permutation(jax.random.fold_in(jax.random.key(seed), number), workers)
-  return order[lax.axis_index(axis_name)] < chosen, chosen / workers
+  return order[lax.axis_index(axes)] < chosen, chosen / workers

@@ -8,7 +8,7 @@ import optax
 from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import State
-from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.axes import AXIS, AxisName, worker_axes
 
 
 class SkipState(NamedTuple):
@@ -59,7 +59,7 @@ def skip_if_any_not_finite(
 
   def update(grads, state, params=None, **extra_args):
     finite = [jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]
-    all_finite = lax.pmin(jnp.all(jnp.stack(finite)).astype(jnp.int32), axis_name) > 0
+    all_finite = lax.pmin(jnp.all(jnp.stack(finite)).astype(jnp.int32), worker_axes(axis_name)) > 0
     updates, new = inner.update(grads, state.inner, params, **extra_args)
     updates = jax.tree.map(lambda u: jnp.where(all_finite, u, jnp.zeros_like(u)), updates)
     kept = jax.tree.map(lambda n, o: jnp.where(all_finite, n, o), new, state.inner)

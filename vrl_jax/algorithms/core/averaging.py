@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Params
-from vrl_jax.algorithms.core.axes import AxisName, OnDevice
+from vrl_jax.algorithms.core.axes import AxisName, OnDevice, worker_axes
 from vrl_jax.algorithms.core.precision import cast_like, widened
 from vrl_jax.cpu.sum_of_slices import MAX_SLICES, sum_of_slices
 
@@ -22,7 +22,7 @@ def mean_over_workers(tree: Params, axis_name: AxisName) -> Params:
   >>> jax.vmap(lambda x: mean_over_workers(x, 'w'), axis_name='w')(jnp.array([1.0, 2.0, 6.0])).tolist()
   [3.0, 3.0, 3.0]
   """
-  names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+  names = worker_axes(axis_name)
   on_device = tuple(name for name in names if isinstance(name, OnDevice) and lax.axis_size(name) <= MAX_SLICES)
   tree = widened(tree)
   for name in on_device:

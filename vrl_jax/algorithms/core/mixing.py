@@ -6,7 +6,7 @@ from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Params
 from vrl_jax.algorithms.core.averaging import mean_over_workers
-from vrl_jax.algorithms.core.axes import AxisName
+from vrl_jax.algorithms.core.axes import AxisName, worker_axes
 from vrl_jax.algorithms.core.precision import widened
 
 MIXINGS = ('ring', 'complete')
@@ -42,7 +42,7 @@ def mix(mixing: str, tree: Params, axis_name: AxisName) -> Params:
     return mean_over_workers(tree, axis_name)
   tree = widened(tree)
   left = shift(tree, 1, axis_name)
-  right = left if lax.psum(1, axis_name) == 2 else shift(tree, -1, axis_name)
+  right = left if lax.psum(1, worker_axes(axis_name)) == 2 else shift(tree, -1, axis_name)
   return jax.tree.map(lambda x, l, r: x / 2 + (l + r) / 4, tree, left, right)
 
 
@@ -55,7 +55,7 @@ def shift(tree: Params, by: int, axis_name: AxisName) -> Params:
   >>> jax.vmap(lambda x: shift(x, 1, 'w'), axis_name='w')(jnp.array([0.0, 1.0, 2.0, 3.0])).tolist()
   [3.0, 0.0, 1.0, 2.0]
   """
-  names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+  names = worker_axes(axis_name)
   sizes = [lax.psum(1, name) for name in names]
   inner = max((i for i, size in enumerate(sizes) if size > 1), default=None)
   if inner is None:
