@@ -21,19 +21,27 @@ if TYPE_CHECKING:  # type checkers do not see the names otherwise
   from vrl_jax.engine.placement import place_workers
   from vrl_jax.errors import DataError, Diverged, Interrupted, UserError
   from vrl_jax.tasks.task import Task, make_task, task_config
+  from vrl_jax.training.comparison import Comparison
+  from vrl_jax.training.export import export_model
+  from vrl_jax.training.fit import fit
   from vrl_jax.training.loop import train_and_evaluate
+  from vrl_jax.training.run_result import RunResult
   from vrl_jax.training.sweep import run_sweep
 
   __all__ = [
     'AXES',
+    'Comparison',
     'DataError',
     'Diverged',
     'Engine',
     'Interrupted',
+    'RunResult',
     'Supply',
     'Task',
     'UserError',
     'default_config',
+    'export_model',
+    'fit',
     'load_config',
     'make_task',
     'place_workers',
@@ -46,14 +54,18 @@ if TYPE_CHECKING:  # type checkers do not see the names otherwise
 
 _LAZY = {
   'AXES': 'vrl_jax.algorithms.core.axes',
+  'Comparison': 'vrl_jax.training.comparison',
   'DataError': 'vrl_jax.errors',
   'Diverged': 'vrl_jax.errors',
   'Engine': 'vrl_jax.engine.engine',
   'Interrupted': 'vrl_jax.errors',
+  'RunResult': 'vrl_jax.training.run_result',
   'Supply': 'vrl_jax.engine.feed',
   'Task': 'vrl_jax.tasks.task',
   'UserError': 'vrl_jax.errors',
   'default_config': 'vrl_jax.config.fields',
+  'export_model': 'vrl_jax.training.export',
+  'fit': 'vrl_jax.training.fit',
   'load_config': 'vrl_jax.config.files',
   'make_task': 'vrl_jax.tasks.task',
   'place_workers': 'vrl_jax.engine.placement',

@@ -15,6 +15,7 @@ from support.launches import checkpoint_steps, contents
 
 from vrl_jax.engine.state import WorkerState
 from vrl_jax.tools import checkpoint
+from vrl_jax.training import consensus, export
 from vrl_jax.training.algorithm import make_algorithm
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.restore import read_metadata, read_state
@@ -88,10 +89,10 @@ def test_parameter_names_of_a_flax_model(tmp_path):
   params = {'Dense_0': jax.tree.map(np.asarray, params)}
   leaves = [[f'params/Dense_0/{name}', 'float32', [8, *x.shape], 0] for name, x in params['Dense_0'].items()]
   leaves += [['step', 'int32', [8], 0], ['loss_sum', 'float32', [8], 0]]
-  template = checkpoint._template(make_algorithm(small_config(), 40), leaves)
+  template = consensus._template(make_algorithm(small_config(), 40), leaves, params=None)
   assert template.params['Dense_0']['kernel'].shape == (8, 3, 2)
-  for suffix, write in checkpoint._WRITERS.items():
-    (tmp_path / f'm{suffix}').write_bytes(write(params))
+  for suffix in ('.npz', '.msgpack'):
+    export._WRITERS[suffix](params, tmp_path / f'm{suffix}')
   with np.load(tmp_path / 'm.npz') as file:
     np.testing.assert_array_equal(file['Dense_0/kernel'], params['Dense_0']['kernel'])
   loaded = flax.serialization.msgpack_restore((tmp_path / 'm.msgpack').read_bytes())
@@ -101,8 +102,8 @@ def test_parameter_names_of_a_flax_model(tmp_path):
 @pytest.mark.parametrize(
   'args, message',
   [
-    (['--export', 'model.txt'], 'the suffix must be one of .msgpack, .npz'),
-    (['--export', 'model.npz', '--step', '34'], '--step=34, must be one of 33, 37, 40'),
+    (['--export', 'model.txt'], 'the suffix must be one of .npz, .msgpack, .safetensors, .orbax'),
+    (['--export', 'model.npz', '--step', '34'], 'step=34, must be one of 33, 37, 40'),
     (['--export', 'existing.npz'], 'already exists; use --force'),
     (['--export', 'nowhere/model.npz'], 'cannot write the file (No such file or directory)'),
   ],

@@ -59,7 +59,7 @@ def traffic(algorithm: Algorithm, params: Any, workers: int = 8) -> Traffic:
   """Counts the bytes that `transform.update` and `communicate` reduce over the workers, from their jaxprs.
 
   Args:
-    algorithm: an algorithm with `axis_name=vrl_jax.AXES`.
+    algorithm: any algorithm with the default `axis_name`, or with `vrl_jax.AXES`.
     params: arrays or shapes, without worker axes.
     workers: N; makes a difference on a ring of two, where each worker has one neighbour.
 

@@ -1,13 +1,14 @@
 """The fields of every run: the table, and the options of the algorithms."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
 from ml_collections import config_dict
 
+from vrl_jax.config import optimizers
 from vrl_jax.config.algorithms import algorithm_options, option_fields, own_fields, takers
-from vrl_jax.config.optimizers import check_paths
 from vrl_jax.config.table import FIELDS, Field, Role, with_roles
 from vrl_jax.errors import UserError
 
@@ -87,14 +88,54 @@ def initial_weights_fields(fields: dict[str, Any]) -> dict[str, Any]:
   >>> initial_weights_fields({'seed': 0, 'dataset': 'mnist', 'period': 5, 'alpha': 0.1, 'tensorboard': True})
   {'seed': 0, 'dataset': 'mnist'}
   """
-  options = {*algorithm_options(), *(field.name for field in own_fields(fields.get('algorithm', '')))}
+  own = own_fields(fields.get('algorithm', '')) if describes_algorithm(fields) else ()
+  options = {*algorithm_options(), *(field.name for field in own)}
   return {name: value for name, value in with_roles(fields, Role.PROBLEM).items() if name not in options}
 
 
-def validate(config: ml_collections.ConfigDict) -> None:
+def algorithm_fields(config: Mapping[str, Any]) -> set[str]:
+  """The fields that have no meaning in a run whose algorithm is given as an object, with its optimizer and options.
+
+  >>> {'momentum', 'alpha', 'learning_rate'} <= algorithm_fields({'init_epochs': 0.0})
+  True
+  >>> 'learning_rate' in algorithm_fields({'init_epochs': 5.0})  # then it is that of the initial SGD
+  False
+  """
+  of_initial_sgd = () if config.get('init_epochs') else ('learning_rate', 'weight_decay')
+  return {*optimizers.FIELDS, *algorithm_options(), *of_initial_sgd}
+
+
+def describes_algorithm(config: Mapping[str, Any]) -> bool:
+  """Whether a config describes its algorithm; it does not if it is `without_algorithm`.
+
+  >>> describes_algorithm(default_config()), describes_algorithm(without_algorithm(default_config()))
+  (True, False)
+  """
+  return 'optimizer' in config
+
+
+def without_algorithm(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """A copy of the config without its `algorithm_fields`; `algorithm` only names the object that is given.
+
+  >>> 'momentum' in without_algorithm(default_config())
+  False
+  """
+  config = copy.deepcopy(config)
+  with config.unlocked():
+    for name in algorithm_fields(config):
+      if name in config:
+        del config[name]
+  return config
+
+
+def validate(config: ml_collections.ConfigDict, *, given_algorithm: bool = False) -> None:
   """Raises UserError, in one line with the value and the choices, unless the config describes a run.
 
   A task's own fields are checked by `vrl_jax.tasks.task.make_task`.
+
+  Args:
+    config: the config.
+    given_algorithm: whether it is a config `without_algorithm`.
 
   >>> config = default_config()
   >>> config.update(period=20, epochs=1.0, partition='by_clas')
@@ -106,9 +147,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
   for name in ('sweep', 'seeds'):
     if config.get(name):
       raise UserError(f'{name}={config[name]!r:.80} means several runs: use launch.py or vrl_jax.run_sweep')
-  check_fields(common_fields(), config)
-  check_fields(own_fields(config.algorithm), config)
-  for rule in _RULES:
+  left_out = {'algorithm', *algorithm_fields(config)} if given_algorithm else ()
+  check_fields(tuple(field for field in common_fields() if field.name not in left_out), config)
+  if not given_algorithm:
+    check_fields(own_fields(config.algorithm), config)
+  for rule in _RULES if given_algorithm else (*_RULES, *_ALGORITHM_RULES):
     rule(config)
 
 
@@ -165,12 +208,5 @@ def _options_belong_to_the_algorithm(config):
       )
 
 
-_RULES = (
-  _length_is_given_once,
-  _period_is_given,
-  _workers_fit_the_devices,
-  _nesterov_has_momentum,
-  check_paths,
-  _initial_loss_has_epochs,
-  _options_belong_to_the_algorithm,
-)
+_RULES = (_length_is_given_once, _period_is_given, _workers_fit_the_devices, _initial_loss_has_epochs)
+_ALGORITHM_RULES = (_nesterov_has_momentum, optimizers.check_paths, _options_belong_to_the_algorithm)

@@ -10,6 +10,21 @@ from vrl_jax.config.dotted import is_dotted, user_code
 from vrl_jax.config.factories import factory, with_words
 from vrl_jax.errors import UserError
 
+FIELDS = (
+  *(
+    'optimizer',
+    'optimizer_kwargs',
+    'schedule',
+    'schedule_kwargs',
+    'warmup_steps',
+    'momentum',
+    'nesterov',
+    'clip_norm',
+  ),
+)
+"""The config fields that describe the inner optimizer alone. `learning_rate` and `weight_decay` are also those of the
+initial SGD."""
+
 SCHEDULES: dict[str, Callable[[float, int], Any]] = {
   'constant': lambda rate, steps: rate,
   'linear': lambda rate, steps: optax.linear_schedule(rate, 0.0, steps),

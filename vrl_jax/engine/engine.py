@@ -29,7 +29,7 @@ class Engine:
   once for each shape of the items; it donates the state and returns a new one.
 
   >>> import optax, vrl_jax
-  >>> algorithm = vrl_jax.vrl_sgd(optax.sgd(0.05), axis_name=vrl_jax.AXES)
+  >>> algorithm = vrl_jax.vrl_sgd(optax.sgd(0.05))
   >>> supply = Supply(data=None, fetch=lambda data, item: item)  # the items are the batches
   >>> loss = lambda x, frozen, target, rng: (x - target) ** 2
   >>> engine = Engine(algorithm, loss, vrl_jax.place_workers(workers=2, devices=1), supply)
@@ -54,7 +54,7 @@ class Engine:
     """Keeps its arguments; nothing is traced or compiled.
 
     Args:
-      algorithm: an algorithm made with `axis_name=vrl_jax.AXES`.
+      algorithm: any algorithm with the default `axis_name`, or with `vrl_jax.AXES`.
       loss: `(params, frozen, batch, rng) -> scalar`, the mean over one worker's mini-batch; with batch statistics
         `-> (scalar, new statistics)`, and the current ones are `frozen['batch_stats']`.
       placement: the workers and their devices.

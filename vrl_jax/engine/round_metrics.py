@@ -17,7 +17,7 @@ def round_metrics(algorithm: Algorithm, state: WorkerState, direction: Any) -> d
   """The metrics after a local step, before the communication; runs on one worker, under the axes `vrl_jax.AXES`.
 
   Args:
-    algorithm: an algorithm made with `axis_name=vrl_jax.AXES`.
+    algorithm: any algorithm with the default `axis_name`, or with `vrl_jax.AXES`.
     state: of this worker.
     direction: v_i = g_i − Δ_i of the step.
 

@@ -55,7 +55,7 @@ def make_consensus(algorithm: Algorithm, policy: str | None) -> Callable[[Any, A
   """Makes `(params, opt_state, batch_stats) -> Model` of one worker.
 
   Args:
-    algorithm: an algorithm made with `axis_name=vrl_jax.AXES`.
+    algorithm: any algorithm with the default `axis_name`, or with `vrl_jax.AXES`.
     policy: for the batch statistics, one of `vrl_jax.engine.batch_stats.POLICIES`; None for a model without them.
 
   >>> import jax.numpy as jnp, optax

@@ -5,6 +5,7 @@
 
 from vrl_jax.report import backend as backend  # before anything that imports matplotlib
 from vrl_jax.report.figures import comparison_figure as comparison_figure
+from vrl_jax.report.figures import plot as plot
 from vrl_jax.report.page import write_report as write_report
 from vrl_jax.report.records import Run as Run
 from vrl_jax.report.records import Sweep as Sweep

@@ -74,6 +74,23 @@ def comparison_figure(
   return written
 
 
+def plot(runs: Sweep | Sequence[Run], y: str, x: str | Sequence[str]) -> Canvas:
+  """Draws a metric of runs: one line per algorithm, with a band if there are several seeds.
+
+  Args:
+    runs: a sweep, or runs.
+    y: the metric.
+    x: the quantities on the x axes, one panel each.
+
+  >>> run = Run('a', {'algorithm': 'vrl_sgd'}, ({'step': 0, 'train_loss': 2.0}, {'step': 9, 'train_loss': 0.5}))
+  >>> [axes.get_xlabel() for axes in plot([run], 'train_loss', 'step').axes]
+  ['iterations']
+  """
+  (figure,) = specs.figures(runs, {'y': y, 'x': x})
+  with mpl.rc_context(style.RC), np.errstate(over='ignore'):
+    return draw(flat_runs(runs), figure)
+
+
 def draw(runs: Sequence[Run], figure: specs.Figure, reference: Sequence[Reference] = ()) -> Canvas:
   """Draws one figure and returns it as a matplotlib figure. Call it within `rc_context(style.RC)`.
 

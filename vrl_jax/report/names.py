@@ -48,7 +48,11 @@ def algorithm(key: str) -> str:
 
   >>> algorithm('vrl_sgd_w'), algorithm('post_local_sgd'), algorithm('my_module:half_average')
   ('VRL-SGD-W', 'Post-Local-SGD', 'Half-Average')
+  >>> algorithm('VRL-SGD, rate 0.1')  # the name of an algorithm that was given as an object
+  'VRL-SGD, rate 0.1'
   """
+  if not re.fullmatch(r'[a-z_][\w.]*(:[\w.]+)?', key):
+    return key
   words = re.split('[:.]', key)[-1].split('_')
   return ALGORITHMS.get(key) or '-'.join('SGD' if word == 'sgd' else word.capitalize() for word in words)
 

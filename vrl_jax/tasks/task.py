@@ -17,7 +17,7 @@ from vrl_jax.config.table import Field
 from vrl_jax.errors import UserError
 
 # Modules in this folder that do not define a task.
-_NOT_TASKS = ('check', 'classification', 'loss', 'precision', 'regression', 'supervised', 'task')
+_NOT_TASKS = ('check', 'classification', 'from_data', 'loss', 'precision', 'regression', 'supervised', 'task')
 
 
 class Task(NamedTuple):

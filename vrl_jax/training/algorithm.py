@@ -5,10 +5,11 @@ import inspect
 from typing import Any
 
 import jax
+import jax.extend.core
 import ml_collections
 
 from vrl_jax.algorithms import Algorithm, precede
-from vrl_jax.algorithms.core.axes import AXES
+from vrl_jax.algorithms.core.axes import AXES, OnDevice
 from vrl_jax.config.algorithms import algorithm_factory, algorithm_options, own_fields
 from vrl_jax.config.dotted import is_dotted, user_code
 from vrl_jax.config.optimizers import clipping, inner_optimizer
@@ -42,13 +43,29 @@ def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
   return precede(clipping(config), algorithm) if config.clip_norm else algorithm
 
 
-def check_algorithm(config: ml_collections.ConfigDict, algorithm: Algorithm, params: Any) -> None:
+def check_option_names(config: ml_collections.ConfigDict) -> None:
+  """Raises UserError if an option of the algorithm has the name of a field of the task.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> check_option_names(load_config('quadratic'))
+  """
+  own, of_task = ([field.name for field in fields] for fields in (own_fields(config.algorithm), _task_fields(config)))
+  if clash := set(own).intersection(of_task):
+    raise UserError(
+      f'algorithm={config.algorithm!r}: its option {min(clash)!r} is already a field of the task; rename it'
+    )
+
+
+def check_algorithm(
+  config: ml_collections.ConfigDict, algorithm: Algorithm, params: Any, *, given: bool = False
+) -> None:
   """Raises UserError if the algorithm refuses the number of workers or the parameters; it is traced, not run.
 
   Args:
     config: the config.
-    algorithm: made from it.
+    algorithm: made from it, or given.
     params: the shapes of the parameters of one worker.
+    given: whether the algorithm was given as an object, which the config only names.
 
   >>> import numpy as np
   >>> from vrl_jax.config.files import load_config
@@ -62,12 +79,9 @@ def check_algorithm(config: ml_collections.ConfigDict, algorithm: Algorithm, par
   ...   print(error)
   alpha=0.5 with 8 workers gives N·alpha = 4 > 1, which is unstable: alpha must be at most 1/N = 0.125
   """
-
-  own, of_task = ([field.name for field in fields] for fields in (own_fields(config.algorithm), _task_fields(config)))
-  if clash := set(own).intersection(of_task):
-    raise UserError(
-      f'algorithm={config.algorithm!r}: its option {min(clash)!r} is already a field of the task; rename it'
-    )
+  name = f'algorithm={config.algorithm!r}'
+  if not isinstance(algorithm, Algorithm):
+    raise UserError(f'{name} is a {type(algorithm).__name__}, must be a vrl_jax.Algorithm')
 
   def period(params):
     begin = algorithm.transform.init(params)
@@ -78,9 +92,11 @@ def check_algorithm(config: ml_collections.ConfigDict, algorithm: Algorithm, par
 
   over_workers = jax.vmap(jax.vmap(period, axis_name=AXES[1]), axis_name=AXES[0])
   shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, config.workers, *x.shape), x.dtype), params)
+  axes = [(AXES[0], 1), (AXES[1], config.workers)]
   try:
-    with _user_code(config):
+    with user_code(name, pass_on=ValueError) if given else _user_code(config):
       begin, stepped, end, models = jax.eval_shape(over_workers, shapes)
+      names = axes_of_collectives(jax.make_jaxpr(period, axis_env=axes)(params).jaxpr)
   except ValueError as error:
     raise UserError(str(error)) from error
   pairs = {
@@ -91,7 +107,27 @@ def check_algorithm(config: ml_collections.ConfigDict, algorithm: Algorithm, par
   }
   for problem, (before, after) in pairs.items():
     if difference := _difference(before, after):
-      raise UserError(f'algorithm={config.algorithm!r}: {problem}, {difference}')
+      raise UserError(f'{name}: {problem}, {difference}')
+  if any(axis == AXES[1] and not isinstance(axis, OnDevice) for axis in names):
+    raise UserError(
+      f'{name}: a collective over the axis {str(AXES[1])!r} reaches the workers of one device only; '
+      'make the algorithm with axis_name=vrl_jax.AXES'
+    )
+
+
+def axes_of_collectives(jaxpr: Any) -> list[str]:
+  """The names of the mapped axes in a jaxpr, as they were given.
+
+  >>> axes_of_collectives(jax.make_jaxpr(lambda x: jax.lax.pmean(x, 'w'), axis_env=[('w', 2)])(1.0).jaxpr)
+  ['w']
+  """
+  found: list[str] = []
+  for equation in jaxpr.eqns:
+    axes = equation.params.get('axes', equation.params.get('axis_name'))
+    found += [axis for axis in (axes if isinstance(axes, tuple) else (axes,)) if isinstance(axis, str)]
+    for sub in jax.extend.core.jaxprs_in_params(equation.params):
+      found += axes_of_collectives(sub)
+  return found
 
 
 def _task_fields(config):

@@ -27,7 +27,7 @@ from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task
 from vrl_jax.training import fingerprint
-from vrl_jax.training.algorithm import check_algorithm, make_algorithm
+from vrl_jax.training.algorithm import check_algorithm, check_option_names, make_algorithm
 from vrl_jax.training.initial_weights import initial_model
 
 
@@ -110,6 +110,7 @@ def make_experiment(
   stop: StopRequest | None = None,
   *,
   task: Task | None = None,
+  algorithm: Algorithm | None = None,
 ) -> Experiment:
   """Builds what the config describes.
 
@@ -119,6 +120,7 @@ def make_experiment(
     workdir: the run directory; its checkpoints must be of the same data. None if there is none.
     stop: ends the computation of the initial weights, which can take long.
     task: a checked task to use instead of the one that the config names.
+    algorithm: a checked algorithm to use instead of the one that the config describes.
 
   Raises:
     UserError: the config does not describe an experiment, or the data are not those of the checkpoints.
@@ -129,10 +131,7 @@ def make_experiment(
   (2, 4, array([1.], dtype=float32))
   """
   placement = place_workers(config.workers, config.devices)
-  if task is None:
-    task = make_task(config)
-    if is_dotted(config.task):
-      check_task(task, config.batch_size, f'task={config.task!r}')
+  task = load_task(config) if task is None else task
   check_batch_stats(config, task)
   data = fingerprint.data_fields(task)
   if not placement.is_local:
@@ -157,8 +156,11 @@ def make_experiment(
     stages=config.period_stages,
     max_period=config.max_period,
   )
-  algorithm = make_algorithm(config, steps)
-  check_algorithm(config, algorithm, jax.eval_shape(task.init, jax.random.key(config.seed)))
+  params = jax.eval_shape(task.init, jax.random.key(config.seed))
+  if algorithm is None:
+    check_option_names(config)
+    algorithm = make_algorithm(config, steps)
+    check_algorithm(config, algorithm, params)
   model = placement.from_main(initial_model(config, task, shared, data, stop))
   task = with_precision(task, config.compute_dtype, config.matmul_precision)  # not for the common initial weights
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
@@ -202,6 +204,17 @@ def make_engine(
     tile_bytes=config.tile_bytes,
     batch_stats=config.batch_stats,
   )
+
+
+def load_task(config: ml_collections.ConfigDict) -> Task:
+  """The task that the config names; one from outside the package is checked.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> load_task(load_config('quadratic')).class_names
+  ['f1', 'f2']
+  """
+  task = make_task(config)
+  return check_task(task, config.batch_size, f'task={config.task!r}') if is_dotted(config.task) else task
 
 
 def check_batch_stats(config: ml_collections.ConfigDict, task: Task) -> None:

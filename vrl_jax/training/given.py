@@ -1,4 +1,4 @@
-"""A task that was passed as an object: its fingerprint in the run directory, as the config cannot describe it."""
+"""Objects that were given instead of named by the config: their fingerprints in the run directory."""
 
 import json
 import pathlib
@@ -9,16 +9,21 @@ from typing import Any
 import jax
 import numpy as np
 
+from vrl_jax.algorithms import Algorithm
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.cluster import processes
 from vrl_jax.errors import UserError
 from vrl_jax.storage import checksum
-from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.fingerprint import data_fields
 
 FILE = 'given.json'
 """The file in a run directory that holds the fingerprints."""
+
+_KINDS = {
+  'task': 'another task (other data, initial parameters, loss or metrics)',
+  'algorithm': 'another algorithm (other updates or communication)',
+}
 
 
 def task_fingerprint(task: Task, batch_size: int) -> str:
@@ -40,9 +45,27 @@ def task_fingerprint(task: Task, batch_size: int) -> str:
   return f'{_of_program(total, task.metrics, params, frozen, batch):08x}'
 
 
-def _of_program(start: int, fun: Callable[..., Any], *args: Any) -> int:
+def algorithm_fingerprint(algorithm: Algorithm, params: Any, workers: int) -> str:
+  """A checksum of what an algorithm computes with parameters of these shapes.
+
+  >>> import optax, vrl_jax
+  >>> rate = lambda rate: algorithm_fingerprint(vrl_jax.vrl_sgd(optax.sgd(rate)), np.zeros(3, np.float32), workers=8)
+  >>> rate(0.1) == rate(0.1), rate(0.1) == rate(0.2)
+  (True, False)
+  """
+
+  def period(params):
+    state = algorithm.transform.init(params)
+    updates, stepped = algorithm.transform.update(params, state, params)
+    model, end = algorithm.communicate(params, stepped)
+    return updates, model, end, algorithm.consensus(model, end), algorithm.correction(end)
+
+  return f'{_of_program(0, period, params, workers=workers):08x}'
+
+
+def _of_program(start: int, fun: Callable[..., Any], *args: Any, workers: int = 1) -> int:
   """The checksum of a function's jaxpr and of the arrays in it, for arguments of these shapes."""
-  traced = jax.make_jaxpr(fun, axis_env=[(axis, 1) for axis in AXES])(*args)
+  traced = jax.make_jaxpr(fun, axis_env=[(AXES[0], 1), (AXES[1], workers)])(*args)
   total = checksum(re.sub(r'0x[0-9a-f]+', '', str(traced.jaxpr)).encode(), start)  # without the addresses of functions
   for const in traced.consts:
     is_key = isinstance(const, jax.Array) and jax.dtypes.issubdtype(const.dtype, jax.dtypes.prng_key)
@@ -50,13 +73,23 @@ def _of_program(start: int, fun: Callable[..., Any], *args: Any) -> int:
   return total
 
 
-def given_fingerprints(task: Task | None, batch_size: int) -> dict[str, str]:
-  """The fingerprint of each object that was given; raises UserError if it is none that can be trained.
+def given_fingerprints(
+  task: Task | None, algorithm: Algorithm | None, params: Any, *, batch_size: int, workers: int
+) -> dict[str, str]:
+  """The fingerprint of each object that was given; they have been checked.
 
-  >>> given_fingerprints(None, batch_size=32)
+  Args:
+    task: the task, if it was given.
+    algorithm: the algorithm, if it was given.
+    params: the shapes of the parameters.
+    batch_size: of each worker.
+    workers: N.
+
+  >>> given_fingerprints(None, None, None, batch_size=32, workers=8)
   {}
   """
-  return {} if task is None else {'task': task_fingerprint(check_task(task, batch_size, 'task'), batch_size)}
+  fingerprints = {} if task is None else {'task': task_fingerprint(task, batch_size)}
+  return fingerprints | ({} if algorithm is None else {'algorithm': algorithm_fingerprint(algorithm, params, workers)})
 
 
 def require_same_given(path: pathlib.Path, given: dict[str, str]) -> None:
@@ -75,19 +108,22 @@ def require_same_given(path: pathlib.Path, given: dict[str, str]) -> None:
   """
   if not processes.from_main(lambda: (path / 'config.json').exists()):
     return
-  stored = processes.from_main(lambda: _read(path / FILE))
-  if stored.get('task') != given.get('task'):
-    raise UserError(
-      f'{path}: holds a run of another task (other data, initial parameters, loss or metrics); choose another --workdir',
-      everywhere=True,
-    )
+  stored = processes.from_main(lambda: read_given(path))
+  for name, other in _KINDS.items():
+    if stored.get(name) != given.get(name):
+      raise UserError(f'{path}: holds a run of {other}; choose another --workdir', everywhere=True)
 
 
-def _read(path):
+def read_given(path: pathlib.Path) -> dict[str, str]:
+  """The fingerprints in a run directory, by 'task' and 'algorithm'; empty if no objects were given.
+
+  >>> read_given(pathlib.Path('nowhere'))
+  {}
+  """
   try:
-    content = json.loads(path.read_text())
+    content = json.loads((path / FILE).read_text())
     return content if isinstance(content, dict) else {}
   except FileNotFoundError:
     return {}
   except (OSError, ValueError) as error:
-    raise UserError(f'{path}: cannot be read ({error}); move it away or choose another --workdir') from None
+    raise UserError(f'{path / FILE}: cannot be read ({error}); move it away or choose another --workdir') from None

@@ -10,15 +10,18 @@ import jax
 import ml_collections
 import numpy as np
 
+from vrl_jax.algorithms import Algorithm
 from vrl_jax.cluster import consistency, processes
-from vrl_jax.config.fields import complete, validate
+from vrl_jax.config.fields import complete, validate, without_algorithm
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
 from vrl_jax.signals import StopRequest
+from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
+from vrl_jax.training.algorithm import check_algorithm
 from vrl_jax.training.checkpoint import CheckpointWriter, host_shapes
-from vrl_jax.training.experiment import Experiment, make_experiment
+from vrl_jax.training.experiment import Experiment, load_task, make_experiment
 from vrl_jax.training.given import FILE, given_fingerprints, require_same_given
 from vrl_jax.training.log_points import LogSteps
 from vrl_jax.training.metrics import Evaluator
@@ -35,6 +38,7 @@ def train_and_evaluate(
   stop: StopRequest | None = None,
   *,
   task: Task | None = None,
+  algorithm: Algorithm | None = None,
   show_data: Callable[[str], None] = print,
 ) -> dict[str, Any]:
   """Trains what a config describes; resumes from the last checkpoint if there is one.
@@ -46,6 +50,9 @@ def train_and_evaluate(
       SIGINT stop the training after the current round.
     task: a task to train instead of the one that `config.task` names, which then only names it. A run is resumed only
       with a task of the same data, initial parameters, loss and metrics.
+    algorithm: an algorithm with its inner optimizer to use instead of the one that the config describes;
+      `config.algorithm` then only names it, and the fields of the optimizer, its schedule and the algorithm's options
+      have no effect and are not stored. A run is resumed only with an algorithm that computes the same.
     show_data: receives the table of examples per worker and class; `run_sweep` prints equal tables once.
 
   Returns:
@@ -65,18 +72,18 @@ def train_and_evaluate(
   ('finished', 10, True)
   """
   began = time.perf_counter()
-  config = complete(config)
-  validate(config)
+  config = complete(config) if algorithm is None else without_algorithm(config)
+  validate(config, given_algorithm=algorithm is not None)
   consistency.require_same(fingerprint.run_fields(config))
   require_packages(config)
   devices.prepare_devices(config.devices, workers=config.workers)
   with contextlib.ExitStack() as stack:
     stack.enter_context(jax.enable_x64(config.x64))
     stack.enter_context(np.errstate(over='ignore', invalid='ignore'))  # divergence is reported by Diverged
-    given, stop = stop is not None, stop or StopRequest()
+    handled, stop = stop is not None, stop or StopRequest()
     stop.check()
     directory = stack.enter_context(RunDirectory.open(workdir, config))
-    fingerprints = given_fingerprints(task, config.batch_size)
+    task, fingerprints = check_given(config, task, algorithm)
     require_same_given(directory.path, fingerprints)
     if directory.summary and directory.summary['status'] == 'finished':
       print(f'{directory.path}: already finished at step {directory.summary["step"]}')
@@ -85,7 +92,7 @@ def train_and_evaluate(
       processes.wait_for_all()
       raise Diverged(directory.summary['message'], everywhere=True)
     with directory.locked():  # it can compute initial weights for long, and stores them
-      experiment = make_experiment(config, directory.shared, directory.path, stop, task=task)
+      experiment = make_experiment(config, directory.shared, directory.path, stop, task=task, algorithm=algorithm)
     evaluator = Evaluator(experiment)
     start = find_start(config, experiment, directory)
     print(experiment.describe(config, start.step))
@@ -96,7 +103,7 @@ def train_and_evaluate(
     if fingerprints:
       directory.write_json(FILE, fingerprints)
     directory.start_run()
-    if not given:
+    if not handled:
       stack.enter_context(stop.handles_signals())
     with (
       stop.deferred(),
@@ -116,6 +123,31 @@ def train_and_evaluate(
         stop=stop,
       )
       return trainer.train()
+
+
+def check_given(
+  config: ml_collections.ConfigDict, task: Task | None, algorithm: Algorithm | None
+) -> tuple[Task | None, dict[str, str]]:
+  """Checks the objects that were given.
+
+  Returns:
+    The task, which was loaded if the check of an algorithm needed it, and the fingerprints of the given objects.
+
+  Raises:
+    UserError: a given object cannot be used.
+
+  >>> from vrl_jax.config.files import load_config
+  >>> check_given(load_config('quadratic'), None, None)
+  (None, {})
+  """
+  if task is not None:
+    check_task(task, config.batch_size, 'task')
+  loaded, params = task, None
+  if algorithm is not None:
+    loaded = load_task(config) if task is None else task
+    params = jax.eval_shape(loaded.init, jax.random.key(config.seed))
+    check_algorithm(config, algorithm, params, given=True)
+  return loaded, given_fingerprints(task, algorithm, params, batch_size=config.batch_size, workers=config.workers)
 
 
 def find_start(config: ml_collections.ConfigDict, experiment: Experiment, directory: RunDirectory) -> Start:

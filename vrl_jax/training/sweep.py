@@ -4,15 +4,16 @@ import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import ml_collections
 
 from vrl_jax import report
+from vrl_jax.algorithms import Algorithm
 from vrl_jax.cluster import consistency, processes
-from vrl_jax.config.fields import set_algorithm, validate
+from vrl_jax.config.fields import set_algorithm, validate, without_algorithm
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.signals import StopRequest
@@ -46,6 +47,7 @@ def run_sweep(
   stop: StopRequest | None = None,
   *,
   task: Task | None = None,
+  algorithms: Mapping[str, Algorithm] | None = None,
 ) -> SweepResult:
   """Runs every entry of `config.sweep` with each of `config.seeds`, then prints a table and writes a report.
 
@@ -59,6 +61,7 @@ def run_sweep(
     workdir: the directory of the sweep.
     stop: as in `vrl_jax.train_and_evaluate`.
     task: as in `vrl_jax.train_and_evaluate`; all runs train it.
+    algorithms: as `algorithm` in `vrl_jax.train_and_evaluate`, for the runs whose field `algorithm` is a key of it.
 
   Returns:
     The files of the report and the names of the runs that diverged.
@@ -78,10 +81,11 @@ def run_sweep(
   """
   directory = pathlib.Path(workdir)
   consistency.require_same(fingerprint.run_fields(config))
-  runs = sweep_runs(config)
+  algorithms = algorithms or {}
+  runs = sweep_runs(config, algorithms)
   folders = processes.from_main(lambda: run_folders([name for name, _ in runs], directory))
   for name, run_config in runs:
-    _named(name, validate, run_config)
+    _named(name, lambda run: validate(run, given_algorithm=run.algorithm in algorithms), run_config)
     if processes.is_main():
       check_same_config(directory / folders[name], run_config)
   if processes.is_main():
@@ -100,7 +104,10 @@ def run_sweep(
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
       try:
-        train_and_evaluate(run_config, directory / folders[name], stop, task=task, show_data=show_data)
+        algorithm = algorithms.get(run_config.algorithm)
+        train_and_evaluate(
+          run_config, directory / folders[name], stop, task=task, algorithm=algorithm, show_data=show_data
+        )
       except Diverged as error:
         print(error)
         diverged.append(name)
@@ -170,8 +177,10 @@ def sweep_entries(config: ml_collections.ConfigDict) -> list[dict[str, Any]]:
   return [e | {'name': named(e.get('name'), seed), 'seed': seed} for e in entries for seed in seeds]
 
 
-def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collections.ConfigDict]]:
-  """The (name, config) pairs of the runs of a sweep.
+def sweep_runs(
+  config: ml_collections.ConfigDict, given: Collection[str] = ()
+) -> list[tuple[str, ml_collections.ConfigDict]]:
+  """The (name, config) pairs of the runs of a sweep; `given` are the names of algorithms that are objects.
 
   >>> from vrl_jax.config.fields import default_config
   >>> config = default_config()
@@ -187,7 +196,12 @@ def sweep_runs(config: ml_collections.ConfigDict) -> list[tuple[str, ml_collecti
     run = config.copy_and_resolve_references().unlock()
     for key in [key for key in run if role_of(key) is Role.SWEEP]:
       del run[key]
-    _named(name, set_algorithm, run, overrides.get('algorithm', run.algorithm))
+    algorithm = overrides.pop('algorithm', run.algorithm)
+    if algorithm in given:
+      run.algorithm = algorithm
+      run = without_algorithm(run)
+    else:
+      _named(name, set_algorithm, run, algorithm)
     for key, value in overrides.items():
       if key not in run:
         raise UserError(f'sweep entry {name!r}: unknown field {key!r}')

@@ -12,6 +12,7 @@ import ml_collections
 import numpy as np
 
 from vrl_jax.cluster import processes
+from vrl_jax.config.fields import describes_algorithm
 from vrl_jax.engine.periods import Periods
 from vrl_jax.engine.placement import first_copy
 from vrl_jax.errors import Diverged, Interrupted
@@ -231,9 +232,11 @@ class Trainer:
   def _raise_diverged(self, step: int, before: dict[str, Any] | None) -> None:
     last = f'last finite train loss {before["train_loss"]:.4g} at step {before["step"]}' if before else 'from the start'
     kept = f'; the checkpoint of step {self._saved_step} is kept' if self._saved_step else ''
+    config = self._config
+    rate = f'learning_rate={config.learning_rate:g}, ' if describes_algorithm(config) else ''
     message = (
-      f'{self._directory.path}: {self._config.algorithm} diverged by step {step} (learning_rate='
-      f'{self._config.learning_rate:g}, period={self._experiment.periods.period}; {last}): '
+      f'{self._directory.path}: {config.algorithm} diverged by step {step} ({rate}'
+      f'period={self._experiment.periods.period}; {last}): '
       f'try a smaller learning_rate, a shorter period or clip_norm{kept}'
     )
     self._write_summary('diverged', message=message)
