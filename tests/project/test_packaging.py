@@ -1,14 +1,11 @@
 """Configs by name, and the wheel: its contents, and a run without a checkout."""
 
-import os
+import functools
 import pathlib
-import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 
 import pytest
+from support import wheel
 
 import vrl_jax
 from vrl_jax.config import files
@@ -52,17 +49,12 @@ def test_unknown_config_raises_with_the_known_names():
 
 
 @pytest.fixture(scope='module')
-def wheel(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('dist')
-  command = [sys.executable, '-m', 'build', '--wheel', '--no-isolation', '--outdir', folder, ROOT]
-  done = subprocess.run(command, capture_output=True, text=True)
-  assert done.returncode == 0, done.stdout + done.stderr
-  (path,) = folder.glob('*.whl')
-  return path
+def built(tmp_path_factory):
+  return wheel.build(tmp_path_factory.mktemp('dist'))
 
 
-def test_contents_of_the_wheel(wheel):
-  names = zipfile.ZipFile(wheel).namelist()
+def test_contents_of_the_wheel(built):
+  names = zipfile.ZipFile(built).namelist()
   assert {name.split('/')[0] for name in names} == {'vrl_jax', f'vrl_jax-{vrl_jax.__version__}.dist-info'}
   modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'vrl_jax').rglob('*.py')}
   others = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'vrl_jax' / 'report').glob('*.[chj]*s*')}
@@ -71,26 +63,15 @@ def test_contents_of_the_wheel(wheel):
 
 
 @pytest.mark.slow
-def test_the_wheel_runs_in_an_environment_without_the_checkout(wheel, tmp_path):
-  environment = tmp_path / 'venv'
-  venv.create(environment, with_pip=True)
-  python = environment / 'bin' / 'python'
-  subprocess.run([python, '-m', 'pip', 'install', '--quiet', '--no-deps', '--no-index', wheel], check=True)
-  # The dependencies are those of this environment, without vrl_jax: a path does not include an editable install.
-  site = environment / 'lib' / f'python{sys.version_info[0]}.{sys.version_info[1]}' / 'site-packages'
-  (site / 'dependencies.pth').write_text(sysconfig.get_paths()['purelib'] + '\n')
-  env = {name: os.environ[name] for name in ('HOME', 'PATH') if name in os.environ}
-
-  def run(*command):
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-
-  where = run(python, '-c', 'import vrl_jax; print(vrl_jax.__file__)').stdout
-  assert where.startswith(str(site))
-  command = environment / 'bin' / 'vrl-jax'
-  done = run(command, '--config', 'quadratic', '--workdir', 'one', '--config.steps=20')
+def test_the_wheel_runs_in_an_environment_without_the_checkout(built, tmp_path):
+  installed = wheel.Installed(built, tmp_path)
+  run = functools.partial(installed.run, tmp_path)
+  where = run('python', '-c', 'import vrl_jax; print(vrl_jax.__file__)').stdout
+  assert where.startswith(str(installed.site))
+  done = run('vrl-jax', '--config', 'quadratic', '--workdir', 'one', '--config.steps=20')
   assert done.returncode == 0 and 'step 20' in done.stdout, done.stderr
   # A config that imports another, and a sweep with its report, whose page is made from the package's own files.
-  done = run(command, '--config=figures/quadratic', '--workdir=many', '--config.steps=20', '--config.seeds=()')
+  done = run('vrl-jax', '--config=figures/quadratic', '--workdir=many', '--config.steps=20', '--config.seeds=()')
   assert done.returncode == 0 and (tmp_path / 'many' / 'report.html').exists(), done.stderr
-  done = run(command, '--config', 'nothing')
+  done = run('vrl-jax', '--config', 'nothing')
   assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
