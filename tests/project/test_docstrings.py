@@ -27,10 +27,14 @@ def _name(path):
   return '.'.join(path.relative_to(PACKAGE).with_suffix('').parts)
 
 
+def _is_overload(node):
+  return any(isinstance(decorator, ast.Name) and decorator.id == 'overload' for decorator in node.decorator_list)
+
+
 def _without_example(path):
   """The public names of a module without `>>>` in their docstring or, for a class, in those of its methods."""
   for node in ast.parse(path.read_text()).body:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith('_'):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith('_') and not _is_overload(node):
       methods = [child for child in node.body if isinstance(child, ast.FunctionDef)]
       documented = [node, *methods] if isinstance(node, ast.ClassDef) else [node]
       if not any('>>> ' in (ast.get_docstring(one) or '') for one in documented):

@@ -85,7 +85,8 @@ def compare(
   >>> config.update(steps=40, log_every_step=False)
   >>> algorithms = {'slow': vrl_jax.local_sgd(optax.sgd(0.001)), 'fast': vrl_jax.local_sgd(optax.sgd(0.01))}
   >>> with tempfile.TemporaryDirectory() as workdir, contextlib.redirect_stdout(io.StringIO()):
-  ...   list(compare(config, pathlib.Path(workdir), vrl_jax.make_task(config), algorithms))
+  ...   results = compare(config, pathlib.Path(workdir), vrl_jax.make_task(config), algorithms)
+  >>> list(results)
   ['slow', 'fast']
   """
   if seeds is not None and (isinstance(seeds, str) or not isinstance(seeds, Sequence | np.ndarray)):
