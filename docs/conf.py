@@ -53,7 +53,7 @@ def _list_algorithms(app, docname, source):
     factories = [factory.__name__ for factory in vrl_jax.ALGORITHMS.values()]
     packages = {name: getattr(one, '__module__', '').split('.')[1:2] for name, one in public.items()}
     of_algorithms = [name for name, package in packages.items() if package == ['algorithms']]
-    others = [name for name in of_algorithms if name not in (*factories, 'Algorithm')]  # that has its own entry
+    others = [name for name in of_algorithms if name not in (*factories, 'Algorithm', 'AXIS')]  # these have entries
     entries = {
       'FACTORY ENTRIES': [f'.. autofunction:: {name}' for name in factories],
       'COMBINATOR ENTRIES': [f'.. autofunction:: {name}' for name in others if name.islower()],
