@@ -7,6 +7,8 @@ import pytest
 
 from vrl_jax.engine import devices
 
+collect_ignore_glob = ['support/stories/*']  # programs of tests/project/test_user_stories.py, which would run
+
 # A shell's background job ignores Ctrl-C, and so would what the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
