@@ -143,7 +143,14 @@ def _devices(name, **kwargs):
   try:
     return tuple(topologies.get_topology_desc(**kwargs).devices)
   except (jax.errors.JaxRuntimeError, NotImplementedError, RuntimeError, ValueError) as error:
-    raise UserError(f'topology={name!r}: {str(error).splitlines()[0]}') from error
+    advice = (
+      '' if _platforms() == 'cpu' else '; start the process with JAX_PLATFORMS=cpu, as JAX looks for a GPU otherwise'
+    )
+    raise UserError(f'topology={name!r}: {str(error).splitlines()[0]}{advice}') from error
+
+
+def _platforms():
+  return jax.config.jax_platforms  # type: ignore[attr-defined]  # JAX's config is typed without its options
 
 
 def _target_config(spec):
