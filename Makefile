@@ -6,7 +6,7 @@ WORKDIR ?= runs/demo
 # pyenv's commands know only the versions that are switched on; its folders hold all.
 FOUND = $(or $(shell $(PYTHON) -c 'import sys; print(sys.executable)' 2>/dev/null),$(lastword $(wildcard $(HOME)/.pyenv/versions/$(PYTHON:python%=%).*/bin/$(PYTHON))),$(PYTHON))
 
-.PHONY: demo demo-picture multihost-demo test test-all test-oldest lint format bench results notebooks docs dist clean
+.PHONY: demo demo-picture multihost-demo test test-all test-oldest lint format bench results notebooks docs dist repository clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python launch.py --config configs/demo.py --workdir $(WORKDIR)
@@ -50,10 +50,15 @@ bench: $(VENV)/.ready-bench
 results: $(VENV)/.ready-dev
 	$(BIN)/python -m results build
 
-# With the full settings; the executed pages are in site/notebooks.
+# With the full settings. The outputs are committed; the pages in site/notebooks need no network.
 notebooks: $(VENV)/.ready-dev
 	$(BIN)/jupytext --quiet --update --to ipynb notebooks/*.py
-	$(BIN)/jupyter nbconvert --execute --to html --output-dir site/notebooks notebooks/*.ipynb
+	$(BIN)/jupyter nbconvert --execute --inplace --ExecutePreprocessor.record_timing=False notebooks/*.ipynb
+	$(BIN)/python notebooks/export/shrink_images.py notebooks/*.ipynb
+	$(BIN)/jupyter nbconvert --to html --output-dir site/notebooks --HTMLExporter.mathjax_url=mathjax.js \
+	  --template offline --TemplateExporter.extra_template_basedirs=notebooks/export notebooks/*.ipynb
+	$(BIN)/python -c 'import importlib.util as u; print(*u.find_spec("sphinx-mathjax-offline").submodule_search_locations)' \
+	  | xargs -I PACKAGE cp PACKAGE/static/mathjax/tex-svg.js site/notebooks/mathjax.js
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet docs site/docs
@@ -69,6 +74,11 @@ dist: $(VENV)/.ready-dev
 	dist/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[train]"
 	cd dist && venv/bin/vrl-jax --config quadratic --workdir smoke
 	rm -rf dist/venv dist/smoke
+
+# Replaces the repository everywhere: make repository SLUG=owner/name
+repository:
+	@old=$$(sed -n 's|^Repository = "https://github.com/\([^"]*\)".*|\1|p' pyproject.toml) && test -n "$(SLUG)" \
+	  && git grep -lF "$$old" | xargs perl -pi -e "s|\Q$$old\E|$(SLUG)|g"
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest build dist site *.egg-info

@@ -9,6 +9,8 @@
 # %% [markdown]
 # # Why Local SGD drifts, and what VRL-SGD does about it
 #
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/vrl-jax/blob/main/notebooks/01_why_local_sgd_drifts.ipynb)
+#
 # Two workers, a scalar model and no noise are enough to show
 #
 # - why averaging models every $k$ steps **misses** the optimum when the workers' data differ,
@@ -18,32 +20,12 @@
 # The notebook runs in less than a minute.
 
 # %%
-# Installs VRL-JAX if it is missing: from a checkout that contains, or is in, this directory, or else from REPOSITORY.
-import importlib.util
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-
-REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: a URL, 'git+https://…'
-
-spec = importlib.util.find_spec('vrl_jax')
-if spec is None or spec.origin is None:  # no origin: only a directory of that name, perhaps the checkout
-  here = pathlib.Path.cwd()
-  places = [here, *here.parents, *sorted(here.iterdir())]
-  checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
-  if not (checkout or REPOSITORY):
-    raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
-  tpu = ',tpu' if pathlib.Path('/dev/accel0').exists() else ''
-  accelerator = ',cuda' if shutil.which('nvidia-smi') else tpu
-  extras = f'[train{accelerator}]'
-  source = f'{checkout}{extras}' if checkout else f'vrl-jax{extras} @ {REPOSITORY}'
-  subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
-  importlib.invalidate_caches()
+import sys  # the next line installs VRL-JAX where it is missing, on Colab for example
+# !{sys.executable} -c 'import vrl_jax' 2>/dev/null || {sys.executable} -m pip install --quiet 'vrl-jax[train] @ git+https://github.com/OWNER/vrl-jax'
 
 # %%
 import os
+import pathlib
 import tempfile
 
 import jax

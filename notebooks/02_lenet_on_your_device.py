@@ -9,6 +9,8 @@
 # %% [markdown]
 # # LeNet on your device
 #
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/vrl-jax/blob/main/notebooks/02_lenet_on_your_device.ipynb)
+#
 # The paper's comparison on real digits: LeNet, **eight workers**, the classes divided among them, every algorithm from the
 # same initial weights. Eight workers do not need eight devices: they run on one CPU, one GPU or eight TPU cores with the
 # same result.
@@ -17,34 +19,16 @@
 # laptop. `DATASET` below selects the full data set.
 
 # %%
-# Installs VRL-JAX if it is missing: from a checkout that contains, or is in, this directory, or else from REPOSITORY.
-import importlib.util
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-
-REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: a URL, 'git+https://…'
-
-spec = importlib.util.find_spec('vrl_jax')
-if spec is None or spec.origin is None:  # no origin: only a directory of that name, perhaps the checkout
-  here = pathlib.Path.cwd()
-  places = [here, *here.parents, *sorted(here.iterdir())]
-  checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
-  if not (checkout or REPOSITORY):
-    raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
-  tpu = ',tpu' if pathlib.Path('/dev/accel0').exists() else ''
-  accelerator = ',cuda' if shutil.which('nvidia-smi') else tpu
-  extras = f'[train{accelerator}]'
-  source = f'{checkout}{extras}' if checkout else f'vrl-jax{extras} @ {REPOSITORY}'
-  subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
-  importlib.invalidate_caches()
+import sys  # the next line installs VRL-JAX where it is missing, on Colab for example
+# !{sys.executable} -c 'import vrl_jax' 2>/dev/null || {sys.executable} -m pip install --quiet 'vrl-jax[train] @ git+https://github.com/OWNER/vrl-jax'
 
 # %%
 import os
+import pathlib
+import subprocess
 import tempfile
 
+import flax
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Image, display
@@ -113,6 +97,20 @@ for name in ('loss', 'accuracy'):
 #
 # The directory has `metrics.jsonl` and `config.json` for every run, and `report.html`, a single self-contained page.
 #
+# ## The model
+#
+# `export_model` writes the averaged model, here for NumPy; the other suffixes are `.msgpack` (flax), `.safetensors` and `.orbax`.
+# A flax module with these parameters predicts with `module.apply({'params': params}, images)`.
+
+# %%
+vrl_jax.export_model(workdir / 'VRL-SGD', workdir / 'lenet.npz')
+
+params = flax.traverse_util.unflatten_dict(dict(np.load(workdir / 'lenet.npz')), sep='/')
+correct = task.metrics(params, task.frozen, task.test)['accuracy']
+print({name: values['kernel'].shape for name, values in params.items()})
+print(f'{100 * correct.mean():.2f} % of {len(correct)} test images')
+
+# %% [markdown]
 # ## Workers are not devices
 #
 # The same eight workers on one device and on all devices of this machine have the same trajectory, up to rounding.

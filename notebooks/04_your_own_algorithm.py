@@ -9,6 +9,8 @@
 # %% [markdown]
 # # Your own algorithm
 #
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/vrl-jax/blob/main/notebooks/04_your_own_algorithm.ipynb)
+#
 # An algorithm consists of a local step (an optax transform), the end of a period, and the model to evaluate. This notebook adds
 # one in twenty lines, and uses it by hand, in the training loop, in the report, and in the tests that every algorithm of the
 # package passes.
@@ -19,33 +21,14 @@
 # $$x_i \leftarrow x_i - \gamma\,\bigl(g_i(x_i) + \mu\,(x_i - \hat x)\bigr).$$
 
 # %%
-# Installs VRL-JAX if it is missing: from a checkout that contains, or is in, this directory, or else from REPOSITORY.
-import importlib.util
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-
-REPOSITORY = os.environ.get('VRL_JAX_REPOSITORY', '')  # without a checkout: a URL, 'git+https://…'
-
-spec = importlib.util.find_spec('vrl_jax')
-if spec is None or spec.origin is None:  # no origin: only a directory of that name, perhaps the checkout
-  here = pathlib.Path.cwd()
-  places = [here, *here.parents, *sorted(here.iterdir())]
-  checkout = next((path for path in places if (path / 'vrl_jax' / '__init__.py').exists()), None)
-  if not (checkout or REPOSITORY):
-    raise ModuleNotFoundError(f'VRL-JAX is not installed, and {here} has no checkout: clone it there, or set REPOSITORY')
-  tpu = ',tpu' if pathlib.Path('/dev/accel0').exists() else ''
-  accelerator = ',cuda' if shutil.which('nvidia-smi') else tpu
-  extras = f'[train{accelerator}]'
-  source = f'{checkout}{extras}' if checkout else f'vrl-jax{extras} @ {REPOSITORY}'
-  subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet', source], check=True)
-  importlib.invalidate_caches()
+import sys  # the next line installs VRL-JAX where it is missing, on Colab for example
+# !{sys.executable} -c 'import vrl_jax' 2>/dev/null || {sys.executable} -m pip install --quiet 'vrl-jax[train] @ git+https://github.com/OWNER/vrl-jax'
 
 # %%
 import inspect
 import os
+import pathlib
+import subprocess
 import tempfile
 
 import jax
@@ -73,7 +56,7 @@ def fed_prox(inner, *, mu: float = 1.0, axis_name=vrl_jax.AXIS):
   local = vrl_jax.local_sgd(inner, axis_name=axis_name)
 
   def init(params):
-    return local.transform.init(params), params
+    return local.transform.init(params), jax.tree.map(jnp.copy, params)  # a copy: both can be donated
 
   def update(grads, state, params=None, **extra_args):
     state, common = state
@@ -158,7 +141,7 @@ if checkout is None:
   print('The tests are not part of the installed package: clone the repository to run this cell.')
 else:
   plugin = pathlib.Path(tempfile.mkdtemp())
-  source = 'import jax, optax, vrl_jax\n\n' + inspect.getsource(fed_prox)
+  source = 'import jax, optax, vrl_jax\nimport jax.numpy as jnp\n\n' + inspect.getsource(fed_prox)
   (plugin / 'my_algorithm.py').write_text(source + "\nvrl_jax.ALGORITHMS['fed_prox'] = fed_prox\n")
   which = 'fed_prox and (shapes or extra or compiled)' if QUICK else 'fed_prox'
   result = subprocess.run(
