@@ -8,8 +8,12 @@ import shlex
 import subprocess
 import sys
 
+import flax.linen as nn
+import numpy as np
+import optax
 import pytest
 
+import vrl_jax
 from vrl_jax import ALGORITHMS
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -31,6 +35,17 @@ def test_the_snippet_reaches_the_optimum(capsys):
   (snippet,) = re.findall(r'```python\n(.*?)```', README, re.S)
   exec(snippet, {})
   assert capsys.readouterr().out.startswith('[1.66666')
+
+
+def test_the_call_of_fit_runs(tmp_path, monkeypatch):
+  (call,) = re.findall(r'```py\n(.*?)```', README, re.S)
+  monkeypatch.chdir(tmp_path)
+  y = np.arange(320) % 4
+  names = {'model': nn.Dense(4), 'x': np.eye(4)[y], 'y': y, 'vrl_jax': vrl_jax, 'optax': optax}
+  exec(call, names)
+  named = re.findall(r'\.(\w+)', call.partition('#')[2])
+  assert (tmp_path / 'model.npz').exists() and set(named) == {'params', 'history', 'plot'}
+  assert all(hasattr(names['result'], name) for name in named)
 
 
 def test_the_diff_is_that_of_the_example():
