@@ -20,19 +20,19 @@ def test_variants_and_repetitions_have_distinct_labels(tmp_path):
 
 
 def test_names_in_the_sweep_are_the_labels_unless_there_is_a_grid_of_comparisons(tmp_path):
-  runs = [('plain', 'local_sgd', 0), ('plain', 'local_sgd', 1), ('vrl_sgd', 'vrl_sgd', 0)]
+  runs = [('plain', 'local_sgd', 0), ('plain', 'local_sgd', 1), ('vrl_sgd', 'vrl_sgd', 0), ('mine', 'mine', 0)]
   entries = [{'name': f'{name}, seed={seed}', 'folder': f'{i}'} for i, (name, _, seed) in enumerate(runs)]
   for i, (_, algorithm, seed) in enumerate(runs):
-    write_run(tmp_path / f'{i}', lenet_points(algorithm), algorithm=algorithm, seed=seed, period=20)
+    write_run(tmp_path / f'{i}', lenet_points('vrl_sgd'), algorithm=algorithm, seed=seed, period=20)
   labels = lambda: [line.label for line in series.make_lines(report.read_any(tmp_path).runs)]
-  assert labels() == ['Local SGD', 'VRL-SGD']
+  assert labels() == ['Local SGD', 'VRL-SGD', 'Mine']
   (tmp_path / 'sweep.json').write_text(json.dumps({'runs': entries}))
-  assert labels() == ['plain', 'VRL-SGD']  # a name that is the key of the algorithm stands for it
-  for i, algorithm in enumerate(('local_sgd', 'vrl_sgd'), start=3):
+  assert labels() == ['plain', 'VRL-SGD', 'mine']  # a name that is the key of a known algorithm stands for it
+  for i, algorithm in enumerate(('local_sgd', 'vrl_sgd'), start=4):
     write_run(tmp_path / f'{i}', lenet_points(algorithm), algorithm=algorithm, seed=0, period=5)
     entries.append({'name': f'other {i}', 'folder': f'{i}'})
   (tmp_path / 'sweep.json').write_text(json.dumps({'runs': entries}))
-  assert labels() == ['Local SGD, k = 20', 'VRL-SGD, k = 20', 'Local SGD, k = 5', 'VRL-SGD, k = 5']
+  assert labels() == ['Local SGD, k = 20', 'VRL-SGD, k = 20', 'Mine', 'Local SGD, k = 5', 'VRL-SGD, k = 5']
 
 
 def test_colours_can_be_read_on_a_dark_page():

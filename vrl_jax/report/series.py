@@ -261,7 +261,9 @@ def _given_labels(runs, groups):
   if facets(runs) or len(set(given)) < len(given) or not all(run.is_named for run in runs):
     return None
   pairs = [(name, group[0]) for name, group in zip(given, groups)]
-  return [names.algorithm(run.algorithm) if name == run.config.get('algorithm') else name for name, run in pairs]
+  return [
+    names.ALGORITHMS.get(run.algorithm, name) if name == run.config.get('algorithm') else name for name, run in pairs
+  ]
 
 
 def _label(run, fields):
