@@ -14,6 +14,11 @@ def console() -> int:
     return 0
   with watched_stop_requests() as stop:  # before JAX is imported, which takes a while
     try:
+      import jax as jax
+    except ValueError as error:  # JAX reads environment variables
+      print(f'error: JAX cannot be imported ({error})', file=sys.stderr)
+      return 2
+    try:
       from vrl_jax.cli.launch import main
     except MissingExtra as error:
       print(f'error: {error}', file=sys.stderr)

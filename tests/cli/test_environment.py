@@ -53,6 +53,13 @@ def test_without_jit(tmp_path, capfd):
     refused(flags, 'JAX_DISABLE_JIT=1, but the rounds are compiled programs: unset it', tmp_path, capfd)
 
 
+def test_an_environment_variable_that_jax_refuses(tmp_path):
+  done = process(tmp_path / 'run', JAX_DISABLE_JIT='maybe')
+  assert done.returncode == 2 and not (tmp_path / 'run').exists()
+  assert one_line(done.stderr).startswith('error: JAX cannot be imported (')
+  assert 'JAX_DISABLE_JIT' in done.stderr
+
+
 def test_a_platform_that_jax_does_not_have(tmp_path):
   done = process(tmp_path / 'run', JAX_PLATFORMS='abacus')
   assert done.returncode == 2 and not (tmp_path / 'run').exists()

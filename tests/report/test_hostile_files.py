@@ -182,6 +182,7 @@ def test_a_damaged_run_is_left_out_and_reported_in_one_line(tmp_path, capsys, fi
     ({'figure': {'log_y': 'no', 'x': 'step'}}, 2, "figure: log_y='no', must be true or false"),
     ({'figure': {'name': '\0', 'x': 'step'}}, 2, 'must be a file name'),
     ({'figure': {'x': []}}, 0, None),
+    ({'figure': {'y': '../up'}}, 2, "figure: name='../up', must be a file name"),
     ({'figure': {'y': 'test_accuracy'}}, 2, "figure: no run has the metric 'test_accuracy'"),
   ],
 )

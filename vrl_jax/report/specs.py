@@ -102,7 +102,17 @@ def _axes(runs):
   return (first, 'communications') if any(run.has('communications') for run in runs) else (first,)
 
 
-def _checked(spec, runs):
+def check_spec(spec: Mapping[str, Any]) -> None:
+  """Raises UserError if a spec is wrong whatever the runs are: a sweep calls it before its runs.
+
+  >>> check_spec({'y': 'train_loss', 'x': 'step'})
+  >>> check_spec({'y': 5})
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: figure: y=5, must be a string
+  """
+  if not isinstance(spec, Mapping):
+    raise errors.UserError(f'figure: {spec!r:.80}, must be a dict with fields of {", ".join(Figure._fields)}')
   unknown = set(spec) - set(Figure._fields)
   if unknown:
     raise errors.UserError(f'figure: unknown field {min(unknown)!r}, must be one of {", ".join(Figure._fields)}')
@@ -110,6 +120,13 @@ def _checked(spec, runs):
     is_valid, words = _KINDS[field]
     if value is not None and not is_valid(value):
       raise errors.UserError(f'figure: {field}={value!r:.80}, must be {words}')
+  name = spec.get('name') or spec.get('y') or ''
+  if name != name.strip('. ') or set('/\\') & set(name):
+    raise errors.UserError(f'figure: name={name!r}, must be a file name without /, \\ or outer dots and spaces')
+
+
+def _checked(spec, runs):
+  check_spec(spec)
   default = _defaults(runs)[0] if _defaults(runs) else Figure('figure', 'step_loss', ('step',))
   y = spec.get('y') or default.y
   x = _tuple(spec.get('x') or default.x)
@@ -122,12 +139,11 @@ def _checked(spec, runs):
   for field in (*panels, *([against] if against else [])):
     if all(run.setting(field) is None for run in runs):
       raise errors.UserError(f'figure: no run has the config field {field!r}')
-  name = str(spec.get('name') or y)
-  if name != name.strip('. ') or set('/\\') & set(name):
-    raise errors.UserError(f'figure: name={name!r}, must be a file name without /, \\ or outer dots and spaces')
   if against and not (len(x) == 1 and field_axis.is_numeric_field(runs, x[0])):
     raise errors.UserError(f'figure: x={", ".join(x)}, must be one numeric config field with against={against!r}')
-  return Figure(name, y, x, panels, bool(spec.get('log_y', is_log(y))), spec.get('title'), against)
+  return Figure(
+    str(spec.get('name') or y), y, x, panels, bool(spec.get('log_y', is_log(y))), spec.get('title'), against
+  )
 
 
 def _tuple(value):

@@ -16,6 +16,7 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import set_algorithm, validate, without_algorithm
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
+from vrl_jax.report.specs import check_spec
 from vrl_jax.signals import StopRequest
 from vrl_jax.storage import remove_abandoned
 from vrl_jax.tasks.task import Task
@@ -83,6 +84,8 @@ def run_sweep(
   consistency.require_same(fingerprint.run_fields(config))
   algorithms = algorithms or {}
   runs = sweep_runs(config, algorithms)
+  for spec in config.get('figure', ()):
+    check_spec(spec)
   folders = processes.from_main(lambda: run_folders([name for name, _ in runs], directory))
   for name, run_config in runs:
     _named(name, lambda run: validate(run, given_algorithm=run.algorithm in algorithms), run_config)
