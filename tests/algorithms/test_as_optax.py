@@ -9,6 +9,7 @@ import optax
 import pytest
 from support import family, quadratics
 from support import numpy_reference as reference
+from support.algorithms import every_kind
 from support.quadratics import training_loop, under_pmap, under_shard_map, under_vmap
 
 import vrl_jax
@@ -139,7 +140,7 @@ def test_params_are_needed():
 # Inside optax's wrappers.
 
 
-@every_algorithm
+@every_kind
 def test_inject_hyperparams_around_it(name):
   make = lambda learning_rate: vrl_jax.as_optax(_make(name, optax.sgd(learning_rate)), 3)
   tx = optax.inject_hyperparams(make)(learning_rate=0.03)
@@ -154,7 +155,7 @@ def test_inject_hyperparams_around_it(name):
   np.testing.assert_allclose(models, expected, atol=1e-12)
 
 
-@every_algorithm
+@every_kind
 def test_inject_hyperparams_inside_it(name):
   inner = optax.inject_hyperparams(optax.sgd)(learning_rate=optax.exponential_decay(0.03, 3, 0.5))
   with jax.numpy_dtype_promotion('standard'):  # optax keeps the hyperparameters of float64 models in float32
@@ -164,7 +165,7 @@ def test_inject_hyperparams_inside_it(name):
   np.testing.assert_allclose(models, expected, atol=1e-6)
 
 
-@every_algorithm
+@every_kind
 def test_multi_steps(name):
   tx = vrl_jax.as_optax(_make(name, optax.sgd(0.03, momentum=0.5)), 3)
   accumulated = optax.MultiSteps(tx, 2).gradient_transformation()

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from support import quadratics
+from support.algorithms import every_kind
 
 import vrl_jax
 from vrl_jax.algorithms.core.axes import AXES
@@ -220,7 +221,7 @@ def _run(name, **options):
   return engine.run(engine.init(params), items, ROUNDS)[0], text
 
 
-@pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
+@every_kind
 def test_tiles_do_not_change_the_trajectory(name, monkeypatch):
   expected, _ = _run(name, workers_at_once=WORKERS)
   monkeypatch.setattr(worker_order, '_LARGE_MODEL', 0)

@@ -7,6 +7,7 @@ import optax
 import pytest
 from support import numpy_reference as reference
 from support import quadratics
+from support.algorithms import every_kind
 
 import vrl_jax
 from vrl_jax.algorithms.core.axes import AXES
@@ -29,7 +30,7 @@ def _engine(name, devices, **options):
 
 
 @pytest.mark.parametrize('devices', [2, 8])
-@pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
+@every_kind
 def test_workers_of_a_large_model_run_serially_unless_their_steps_communicate(name, devices, monkeypatch):
   parallel = _engine(name, devices, workers_at_once=8)
   monkeypatch.setattr(worker_order, '_LARGE_MODEL', 0)

@@ -1,5 +1,6 @@
 """Batch normalisation: the statistics of each policy against NumPy, its traffic, and that there is no default."""
 
+import functools
 import importlib
 
 import flax
@@ -71,6 +72,7 @@ def _rate():
   return optax.sgd(0.1, momentum=0.5)
 
 
+@functools.cache
 def _run(policy, algorithm=vrl_sgd, **options):
   with jax.enable_x64(True), jax.numpy_dtype_promotion('standard'):  # flax's BatchNorm needs the latter for float64
     engine, state = _engine(policy, algorithm(_rate(), axis_name=AXES), **options)
@@ -108,7 +110,7 @@ def test_statistics_against_numpy(policy, devices):
 
 
 def test_average_and_local_have_the_same_params_and_the_same_mean_statistics():
-  average, local = _run('average'), _run('local')
+  average, local = _run('average', devices=2), _run('local', devices=2)
   jax.tree.map(np.testing.assert_array_equal, average[0], local[0])
   for name in ('mean', 'var'):
     np.testing.assert_allclose(average[1][name][0], local[1][name].mean(axis=0), rtol=1e-12)

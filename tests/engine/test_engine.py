@@ -10,6 +10,7 @@ import optax
 import pytest
 from support import numpy_reference as reference
 from support import quadratics
+from support.algorithms import every_kind
 
 import vrl_jax
 from vrl_jax.algorithms.core.axes import AXES
@@ -19,7 +20,6 @@ from vrl_jax.engine.placement import first_copy, place_workers
 PROBLEM = reference.heterogeneous()
 X0 = np.linspace(-1.0, 2.0, quadratics.DIMENSION)
 RATE = 0.03
-every_algorithm = pytest.mark.parametrize('name', vrl_jax.ALGORITHMS)
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def _shared_engine(name):
   return _engine(name)
 
 
-@every_algorithm
+@every_kind
 def test_run_donates_the_state_and_compiles_once(name):
   engine = _shared_engine(name)
   state = _begin(engine)
@@ -157,7 +157,7 @@ def test_zero_rounds_change_nothing():
   _equal(before, state)
 
 
-@every_algorithm
+@every_kind
 def test_measure_and_trace_have_the_trajectory_of_run(name):
   engine = _shared_engine(name)
   plain, measured = _begin(engine), _begin(engine)
