@@ -12,7 +12,9 @@ from support.inprocess import signal_at
 from support.launches import assert_same_run, contents, one_line, summary
 
 import vrl_jax
+from vrl_jax import report
 from vrl_jax.errors import Interrupted, UserError
+from vrl_jax.report import series
 from vrl_jax.tools import checkpoint, communication
 
 LAUNCH = pathlib.Path(__file__).parents[2] / 'launch.py'
@@ -163,8 +165,10 @@ def test_sweep_and_report(project):
   configs = {name: json.loads((project / 'runs' / name / 'config.json').read_text()) for name in ('S-SGD', 'quarter')}
   assert 'share' not in configs['S-SGD'] and configs['quarter']['share'] == 0.25
   assert len(list((project / 'runs').glob('initial_*'))) == 1  # common initial weights
-  page = result.files['report'].read_text()
-  assert 'Half-Average, share = 0.25' in page
+  assert all(f'"{name}"' in result.files['report'].read_text() for name in ('half', 'quarter'))
+  (project / 'runs' / 'sweep.json').unlink()  # without names, the option tells the runs apart
+  labels = [line.label for line in series.make_lines(report.read_any(project / 'runs').runs)]
+  assert labels == ['S-SGD', 'Half-Average, share = 0.5', 'Half-Average, share = 0.25']
   assert all(summary(project / 'runs' / name)['status'] == 'finished' for name in ('S-SGD', 'half', 'quarter'))
 
 
