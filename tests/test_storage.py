@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from vrl_jax import storage
 from vrl_jax.storage import atomic_path, cache_dir, remove_abandoned, replace_text
 
 
@@ -41,6 +42,16 @@ def test_two_writers_do_not_share_a_temporary_file(tmp_path):
   assert os.listdir(tmp_path) == ['file']
 
 
+def test_a_temporary_file_follows_no_link(tmp_path, monkeypatch):
+  """Its name cannot be predicted; should it be guessed, the file behind a link planted there stays."""
+  (tmp_path / 'mine').write_text('mine')
+  monkeypatch.setattr(storage.secrets, 'token_hex', lambda size: '0' * 2 * size)
+  (tmp_path / f'.file.{"0" * 16}.tmp').symlink_to(tmp_path / 'mine')
+  with pytest.raises(FileExistsError):
+    replace_text(tmp_path / 'file', 'text')
+  assert (tmp_path / 'mine').read_text() == 'mine'
+
+
 def test_the_permissions_follow_the_umask(tmp_path):
   before = os.umask(0o027)
   try:
@@ -57,6 +68,7 @@ def test_a_folder_that_does_not_exist_is_an_os_error(tmp_path):
 
 WRITER = """
 import os, pathlib, signal, sys
+from vrl_jax import storage
 from vrl_jax.storage import atomic_path
 with atomic_path(pathlib.Path(sys.argv[1])) as temporary:
   temporary.write_text('half')
