@@ -9,7 +9,7 @@ from vrl_jax.data.partition import PARTITIONS
 from vrl_jax.data.stream import index_stream
 from vrl_jax.errors import UserError
 
-NAMES = ['identical', 'by_class', 'dirichlet', 'similarity']
+NAMES = ['identical', 'by_class', 'dirichlet', 'similarity']  # the others: test_unequal_shards.py
 both = pytest.mark.parametrize('name', ['identical', 'by_class'])
 
 

@@ -12,7 +12,7 @@ from vrl_jax.engine.placement import place_workers
 from vrl_jax.errors import UserError
 
 EXAMPLES, WORKERS, BATCH = 43, 4, 3  # 43 = 4 * 10 + 3: three are left out; 10 = 3 * 3 + 1
-kinds = pytest.mark.parametrize('kind', ['identical', 'by_class'])
+kinds = pytest.mark.parametrize('kind', ['identical', 'by_class', 'by_label'])
 places = pytest.mark.parametrize('where', ['device', 'host'])
 device_counts = pytest.mark.parametrize('devices', [4, 2, 1])
 
@@ -108,7 +108,7 @@ def test_an_unknown_feed_is_refused():
     _feed('identical', 'disk')
 
 
-def _evaluated(parts):
+def _evaluated(parts, weighted=False):
   """The sorted ids of all examples in the parts."""
   seen = []
   for part in parts:
@@ -116,7 +116,7 @@ def _evaluated(parts):
     for device, rows in enumerate(ids):
       real = np.asarray(part.weight[device]) > 0
       seen.extend(rows[np.asarray(part.indices[device])[real]])
-    assert set(np.unique(part.weight)) <= {0.0, 1.0}
+    assert weighted or set(np.unique(part.weight)) <= {0.0, 1.0}
   return sorted(seen)
 
 
@@ -127,8 +127,9 @@ def _evaluated(parts):
 def test_training_parts_contain_every_example_once(kind, where, devices, chunk):
   feed, _ = _feed(kind, where, devices)
   parts = feed.training_parts(chunk)
-  assert _evaluated(parts) == list(range(EXAMPLES))
-  assert _evaluated(parts) == list(range(EXAMPLES))  # a second time, as at the next log point
+  weighted = kind == 'by_label'
+  assert _evaluated(parts, weighted) == list(range(EXAMPLES))
+  assert _evaluated(parts, weighted) == list(range(EXAMPLES))  # a second time, as at the next log point
   assert all(part.indices.shape[-1] <= chunk for part in parts)
 
 

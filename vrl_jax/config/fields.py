@@ -142,7 +142,8 @@ def validate(config: ml_collections.ConfigDict, *, given_algorithm: bool = False
   >>> validate(config)
   Traceback (most recent call last):
     ...
-  vrl_jax.errors.UserError: partition='by_clas', must be one of identical, by_class, dirichlet, similarity
+  vrl_jax.errors.UserError: partition='by_clas', must be one of identical, by_class, dirichlet, similarity, \
+  by_label, dirichlet_unequal
   """
   for name in ('sweep', 'seeds'):
     if config.get(name):

@@ -173,7 +173,13 @@ FIELDS = (
     ),
     ('batch_stats', None, str, 'batch-norm statistics', one_of('vrl_jax.engine.batch_stats:POLICIES')),
     ('partition', 'by_class', str, 'how the examples are divided', one_of('vrl_jax.data.partition:PARTITIONS')),
-    ('dirichlet_alpha', 0.5, float, 'concentration of partition=dirichlet', number(positive=True)),
+    (
+      'dirichlet_alpha',
+      0.5,
+      float,
+      'concentration of partition=dirichlet and dirichlet_unequal',
+      number(positive=True),
+    ),
     ('similarity_percent', 10.0, float, 'identically distributed share in partition=similarity', number(most=100)),
   ),
   *_rows(

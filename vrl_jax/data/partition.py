@@ -1,7 +1,10 @@
 """Partitions: how the examples are divided among the workers.
 
-Every worker takes the same number of steps in every round (unequal numbers break VRL-SGD), so all shards have the same
-size. The n mod N examples that are left over are dropped and counted in `Partition.dropped`.
+Every worker takes the same number of steps in every round, with batches of the same size: unequal numbers of steps break
+VRL-SGD. Most partitions make shards of the same size; the n mod N examples that are left over are dropped and counted in
+`Partition.dropped`. The partitions in `UNEQUAL` drop nothing, and their shards differ in size: a worker with a small shard
+goes through it more often. All algorithms then minimise the mean over the workers of the mean loss over each shard, in
+which every worker counts the same: `Partition.example_weights`.
 `PARTITIONS[name](labels, workers, seed=..., **options)` makes a partition; the labels are integers [n].
 """
 
@@ -13,6 +16,7 @@ import numpy as np
 
 from vrl_jax.errors import UserError
 
+_DRAWS = 1000
 _SEED_BRANCH = 1  # spawn key of the random numbers drawn here; stream.py has another
 
 
@@ -20,24 +24,45 @@ class Partition(NamedTuple):
   """The division of `num_examples` examples among `workers`.
 
   Attributes:
-    shards: int64 [workers, shard_size], the indices of each worker's examples, without repetition; None if all
-      examples are dealt to the workers again in every epoch.
+    shards: int64 [workers, shard_size], the indices of each worker's examples, without repetition; a tuple of arrays if
+      they differ in size; None if all examples are dealt to the workers again in every epoch.
     workers: N, the number of workers.
-    shard_size: the number of examples per worker.
+    shard_size: the number of examples per worker; if the shards differ in size, their mean, rounded down.
     dropped: the number of examples left out so that the shards are equal (different ones in each epoch if `shards` is
       None).
-    num_examples: the number of examples in the data: workers * shard_size + dropped.
+    num_examples: the number of examples in the data: those of all shards + dropped.
 
   >>> partition = Partition(np.array([[0, 1], [2, 3]]), workers=2, shard_size=2, dropped=1, num_examples=5)
   >>> partition.shards[1]  # the examples of worker 1
   array([2, 3])
   """
 
-  shards: np.ndarray | None
+  shards: np.ndarray | tuple[np.ndarray, ...] | None
   workers: int
   shard_size: int
   dropped: int
   num_examples: int
+
+  @property
+  def is_unequal(self) -> bool:
+    """Whether the shards may differ in size."""
+    return isinstance(self.shards, tuple)
+
+  @property
+  def sizes(self) -> np.ndarray:
+    """The number of examples of each worker, int64 [workers]."""
+    if self.shards is None:
+      return np.full(self.workers, self.shard_size)
+    return np.array([len(shard) for shard in self.shards])
+
+  @property
+  def example_weights(self) -> np.ndarray:
+    """The weight of each worker's examples in the mean over the workers, [workers]: 1 if the shards are equal.
+
+    >>> by_label(np.array([0, 0, 0, 1]), workers=2).example_weights  # 3 examples of worker 0 count as much as 1 of worker 1
+    array([0.66666667, 2.        ])
+    """
+    return self.sizes.mean() / self.sizes
 
 
 def identical(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
@@ -90,8 +115,7 @@ def dirichlet(labels: np.ndarray, workers: int, *, alpha: float = 0.5, seed: int
     array([100, 100, 100, 100])
   """
   labels, size = _checked(labels, workers, seed)
-  if not (math.isfinite(alpha) and alpha > 0):
-    raise UserError(f'partition dirichlet: alpha={alpha}, must be a finite number > 0')
+  _check_alpha('dirichlet', alpha)
   rng = _generator(seed)
   _, inverse, left = np.unique(labels, return_inverse=True, return_counts=True)
   concentration = np.clip(alpha, 1e-30, 1e30) * len(left) * left / len(labels)
@@ -132,12 +156,67 @@ def similarity(labels: np.ndarray, workers: int, *, percent: float = 10.0, seed:
   return _fixed(np.concatenate([uniform, blocks], axis=1), len(labels))
 
 
+def by_label(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
+  """Gives every worker whole classes: worker i has those of number i, i + N, …, so shards are as large as their classes.
+
+  It is not random, and drops nothing. If the labels are numbers of workers, it divides the examples as they say.
+
+  >>> by_label(np.array([1, 0, 2, 0, 0]), workers=2).shards
+  (array([1, 2, 3, 4]), array([0]))
+  """
+  labels, _ = _checked(labels, workers, seed)
+  classes, number = np.unique(labels, return_inverse=True)
+  if workers > len(classes):
+    raise UserError(f'partition by_label: workers={workers}, must be at most the number of classes, {len(classes)}')
+  return _unequal([np.flatnonzero(number % workers == i) for i in range(workers)])
+
+
+def dirichlet_unequal(
+  labels: np.ndarray, workers: int, *, alpha: float = 0.5, least: int = 1, seed: int = 0
+) -> Partition:
+  """Divides each class among the workers in proportions drawn from a Dirichlet distribution; it drops nothing.
+
+  After Yurochkin et al. (2019, arXiv:1905.12022). The shards differ in size as well as in their classes. They are drawn
+  again until each has `least` examples.
+
+  Args:
+    labels: integers [n].
+    workers: the number of workers.
+    alpha: the concentration, > 0. Near 0 a class is at few workers; a large value makes all shards alike.
+    least: the smallest number of examples of a worker.
+    seed: the seed of the draws.
+
+  >>> labels = np.arange(1000) % 10
+  >>> dirichlet_unequal(labels, workers=4, alpha=0.5).sizes
+  array([293, 191, 177, 339])
+  """
+  labels, _ = _checked(labels, workers, seed)
+  _check_alpha('dirichlet_unequal', alpha)
+  rng = _generator(seed)
+  _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+  pools = [rng.permutation(np.flatnonzero(inverse == c)) for c in range(len(sizes))]
+  concentration = np.full(workers, np.clip(alpha, 1e-30, 1e30))
+  for _ in range(_DRAWS):
+    counts = [_counts(_log_gamma_draw(rng, concentration), np.full(workers, size), size) for size in sizes]
+    if np.sum(counts, axis=0).min() >= max(1, least):
+      parts = [np.split(pool, np.cumsum(count)[:-1]) for pool, count in zip(pools, counts)]
+      return _unequal([np.concatenate(shard) for shard in zip(*parts)])
+  raise UserError(
+    f'partition dirichlet_unequal: in {_DRAWS} draws with alpha={alpha:g}, a worker had less than {max(1, least)} of '
+    f'{len(labels)} examples: choose a larger alpha, fewer workers or a smaller batch_size'
+  )
+
+
 PARTITIONS: dict[str, Callable[..., Partition]] = {
   'identical': identical,
   'by_class': by_class,
   'dirichlet': dirichlet,
   'similarity': similarity,
+  'by_label': by_label,
+  'dirichlet_unequal': dirichlet_unequal,
 }
+UNEQUAL = ('by_label', 'dirichlet_unequal')
+"""The partitions whose shards differ in size."""
 
 
 def class_table(partition: Partition, labels: np.ndarray, num_classes: int) -> np.ndarray:
@@ -196,6 +275,16 @@ def _checked(labels: np.ndarray, workers: int, seed: int) -> tuple[np.ndarray, i
   if seed < 0:
     raise UserError(f'seed={seed}, must be >= 0')
   return labels, len(labels) // workers
+
+
+def _check_alpha(partition: str, alpha: float) -> None:
+  if not (math.isfinite(alpha) and alpha > 0):
+    raise UserError(f'partition {partition}: alpha={alpha}, must be a finite number > 0')
+
+
+def _unequal(shards: Sequence[np.ndarray]) -> Partition:
+  total = sum(map(len, shards))
+  return Partition(tuple(shards), len(shards), total // len(shards), 0, total)
 
 
 def _fixed(shards: np.ndarray, num_examples: int) -> Partition:

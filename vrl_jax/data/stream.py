@@ -2,7 +2,8 @@
 
 It is a pure function of (seed, step), so a run can be resumed from the step alone. In every epoch each worker goes
 through a new permutation of its examples in full batches. An incomplete last batch is dropped (its examples differ from
-epoch to epoch), so every worker takes the same number of steps.
+epoch to epoch), so every worker takes the same number of steps. If shards differ in size, each worker has epochs of its
+own length.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class IndexStream:
 
   @property
   def steps_per_epoch(self) -> int:
-    """The number of full batches that each worker has in an epoch."""
+    """The number of full batches that each worker has in an epoch; if shards differ in size, in one of the mean size."""
     return self.partition.shard_size // self.batch_size
 
   def indices(self, step: int, count: int, workers: Sequence[int] | None = None) -> np.ndarray:
@@ -53,8 +54,8 @@ class IndexStream:
         for its workers.
 
     Returns:
-      int32 [count, workers, batch_size]: indices into the worker's shard (0 ... shard_size - 1) if the partition has
-      fixed shards, else indices into the data.
+      int32 [count, workers, batch_size]: indices into the worker's shard if the partition has fixed shards, else indices
+      into the data.
     """
     if step < 0 or count < 0:
       raise ValueError(f'step={step}, count={count}, must be >= 0')
@@ -62,6 +63,10 @@ class IndexStream:
     if not set(workers) <= set(range(self.partition.workers)):
       raise ValueError(f'workers={workers}, must be among 0 ... {self.partition.workers - 1}')
     out = np.empty((count, len(workers), self.batch_size), np.int32)
+    if self.partition.is_unequal:
+      for position, worker in enumerate(workers):
+        self._fill_from_own_epochs(out[:, position], worker, step)
+      return out
     done = 0
     while done < count:
       epoch, start = divmod(step + done, self.steps_per_epoch)
@@ -77,8 +82,28 @@ class IndexStream:
     indices = self.indices(step, count, workers)
     if self.partition.shards is None:
       return indices
+    if isinstance(self.partition.shards, tuple):
+      chosen = range(self.partition.workers) if workers is None else workers
+      for position, worker in enumerate(chosen):
+        indices[:, position] = self.partition.shards[worker][indices[:, position]]
+      return indices
     shards = self.partition.shards if workers is None else self.partition.shards[list(workers)]
     return shards[np.arange(len(shards))[:, None], indices].astype(np.int32)
+
+  def _fill_from_own_epochs(self, out: np.ndarray, worker: int, step: int) -> None:
+    """Fills [count, batch_size] with the batches of one worker, whose epochs have its own number of batches."""
+    size = int(self.partition.sizes[worker])
+    per_epoch = size // self.batch_size
+    done = 0
+    while done < len(out):
+      epoch, start = divmod(step + done, per_epoch)
+      taken = min(len(out) - done, per_epoch - start)
+      cached, row = self._cache.get(worker, (None, None))
+      if row is None or cached != epoch:
+        row = self._shuffled(size, epoch, worker)
+        self._cache[worker] = (epoch, row)
+      out[done : done + taken] = row[start * self.batch_size :][: taken * self.batch_size].reshape(taken, -1)
+      done += taken
 
   def _epoch(self, epoch: int, workers: tuple[int, ...]) -> np.ndarray:
     """The permuted examples of an epoch: a row for each of `workers`, or of all workers if there are no fixed shards.
@@ -132,6 +157,10 @@ def index_stream(partition: Partition, batch_size: int, seed: int = 0) -> IndexS
   """
   if batch_size < 1 or seed < 0:
     raise UserError(f'batch_size={batch_size}, must be >= 1' if batch_size < 1 else f'seed={seed}, must be >= 0')
+  if partition.is_unequal and batch_size > (smallest := partition.sizes.min()):
+    raise UserError(
+      f'batch_size={batch_size}, must be at most {smallest}, the number of examples of worker {partition.sizes.argmin()}'
+    )
   if batch_size > partition.shard_size:
     raise UserError(
       f'batch_size={batch_size}, must be at most {partition.shard_size}, the number of examples per worker '

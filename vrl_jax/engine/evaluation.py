@@ -21,7 +21,7 @@ class EvalPart(NamedTuple):
   Attributes:
     data: [D, examples, ...] on the devices.
     indices: int32 [D, number of chunks, chunk], the examples that each device evaluates.
-    weight: float32 like `indices`: 1, or 0 for padding.
+    weight: float32 like `indices`: 0 for padding, else 1, or the weight of the example.
 
   >>> indices, weight = jnp.array([[[0, 1], [2, 0]]]), jnp.array([[[1.0, 1.0], [1.0, 0.0]]])
   >>> part = EvalPart({'x': jnp.array([[5.0, 6.0, 7.0]])}, indices, weight)
@@ -61,13 +61,13 @@ def eval_parts(data: Any, placement: Placement, chunk: int) -> Iterator[EvalPart
     yield make_eval_part(sharded, np.tile(np.arange(per_device), (devices, 1)), real, chunk, placement)
 
 
-def make_eval_part(data: Any, indices: np.ndarray, real: np.ndarray, chunk: int, placement: Placement) -> EvalPart:
+def make_eval_part(data: Any, indices: np.ndarray, weight: np.ndarray, chunk: int, placement: Placement) -> EvalPart:
   """Divides the indices into chunks, and pads the last.
 
   Args:
     data: [D, examples, ...] on the devices.
     indices: [D, n], the examples that each device evaluates.
-    real: bool [D, n], false for padding.
+    weight: [D, n], bools or numbers: false or 0 for padding.
     chunk: the number of examples that a device evaluates at once.
     placement: the devices.
 
@@ -82,20 +82,21 @@ def make_eval_part(data: Any, indices: np.ndarray, real: np.ndarray, chunk: int,
   missing = -count % chunk
   pad = ((0, 0), (0, missing))
   shape = (devices, (count + missing) // chunk, chunk)
-  indices = np.pad(np.where(real, indices, 0), pad).reshape(shape).astype(np.int32)
-  weight = np.pad(real, pad).reshape(shape).astype(np.float32)
+  indices = np.pad(np.where(weight, indices, 0), pad).reshape(shape).astype(np.int32)
+  weight = np.pad(weight, pad).reshape(shape).astype(np.float32)
   local = placement.local_device_indices
   return EvalPart(data, *placement.shard((indices[local.start : local.stop], weight[local.start : local.stop])))
 
 
 def make_evaluator(
-  metrics: Callable[[Any, Any, Any], dict[str, jax.Array]], placement: Placement
+  metrics: Callable[[Any, Any, Any], dict[str, jax.Array]], placement: Placement, *, weighted: bool = False
 ) -> Callable[[Any, Any, Iterable[EvalPart]], dict[str, float]]:
   """Makes `evaluate(params, frozen, parts) -> means`.
 
   Args:
     metrics: `(params, frozen, batch) -> {name: [batch]}`, a value for each example.
     placement: the devices.
+    weighted: whether there are weights other than 0 and 1.
 
   Returns:
     A function of a model and the frozen constants, both with a copy per device (leaves [D, ...]), and the examples.
@@ -112,7 +113,8 @@ def make_evaluator(
     def chunk_sums(indices, weight):
       values = metrics(params, frozen, jax.tree.map(lambda x: x[indices], data))
       # A padded row repeats a real one; `where` excludes it even if its metric is NaN.
-      return jax.tree.map(lambda v: jnp.sum(jnp.where(weight > 0, v.astype(jnp.result_type(float)), 0)), values)
+      scale = lambda v: v * weight.astype(v.dtype) if weighted else v
+      return jax.tree.map(lambda v: jnp.sum(jnp.where(weight > 0, scale(v.astype(jnp.result_type(float))), 0)), values)
 
     _, by_chunk = lax.scan(lambda _, chunk: (None, chunk_sums(*chunk)), None, (indices, weight))
     return lax.psum((jax.tree.map(jnp.sum, by_chunk), jnp.sum(weight)), DEVICE_AXIS)

@@ -40,6 +40,8 @@ class Supply(NamedTuple):
 class Feed:
   """Supplies the workers of a placement with a task's training data, in the order of a stream of indices.
 
+  If shards differ in size, training examples are evaluated with the weights of their workers.
+
   With several processes, each keeps the examples of its own workers and the few that are left out of training, or all
   examples if every worker uses all (the partition 'identical').
 
@@ -74,11 +76,16 @@ class Feed:
     self._data, self._left_out = data, None
     if shards is not None:
       local = placement.local_workers
-      self._data = _take(data, shards[local.start : local.stop])  # [local workers, shard size, ...]
-      self._left_out = _take(data, np.setdiff1d(np.arange(stream.partition.num_examples), shards))
+      by_device = stream.partition.sizes.reshape(len(placement.devices), -1)
+      starts = by_device.cumsum(axis=1) - by_device  # of each worker's shard among the rows of its device
+      self._starts = starts.reshape(-1)[local.start : local.stop].astype(np.int32)
+      self._weights = _row_weights(stream.partition, by_device)
+      here = placement.local_device_indices
+      self._data = _take(data, _rows(shards, self._weights > 0)[here.start : here.stop])
+      self._left_out = _take(data, np.setdiff1d(np.arange(stream.partition.num_examples), np.concatenate(shards)))
     on_devices = None
     if self.on_device:
-      on_devices = placement.replicate(data) if self.is_shared else placement.shard(self._by_device())
+      on_devices = placement.replicate(data) if self.is_shared else placement.shard(self._data)
       self._data = None
     self.supply = Supply(
       data=on_devices,
@@ -103,11 +110,12 @@ class Feed:
     flat = np.concatenate([flat, np.zeros(((capacity - rounds) * length, *flat.shape[1:]), flat.dtype)])
     by_worker = np.moveaxis(flat.reshape(capacity, length, *flat.shape[1:]), 2, 0)
     worker = np.arange(len(by_worker)).reshape(-1, *[1] * (by_worker.ndim - 1))
+    if not self.is_shared:  # a device has the shards of its workers in a row
+      by_worker = by_worker + self._starts[worker]
     if not self.on_device:
-      by_worker = _take(self._data, by_worker if self.is_shared else (worker, by_worker))
-    elif not self.is_shared:  # a device has the shards of its workers in a row
-      position = worker % self._placement.workers_per_device
-      by_worker = by_worker + (position * self._stream.partition.shard_size).astype(by_worker.dtype)
+      by_worker = _take(
+        self._data, by_worker if self.is_shared else (worker // self._placement.workers_per_device, by_worker)
+      )
     return self._placement.split_local(by_worker)
 
   def training_parts(self, chunk: int) -> Iterable[EvalPart]:
@@ -123,23 +131,17 @@ class Feed:
     left_out = list(eval_parts(self._left_out, self._placement, chunk))
     if not self.on_device:
       return _Iterable(lambda: itertools.chain(self._shard_parts(chunk), left_out))
-    per_device = self._placement.workers_per_device * partition.shard_size
-    indices = np.tile(np.arange(per_device), (devices, 1))
-    return [make_eval_part(self.supply.data, indices, np.ones_like(indices), chunk, self._placement), *left_out]
-
-  def _by_device(self):
-    """The examples of the local workers, [local devices, examples, ...]."""
-    local = len(self._placement.local_device_indices)
-    return jax.tree.map(lambda x: x.reshape(local, -1, *x.shape[2:]), self._data)
+    indices = np.tile(np.arange(self._weights.shape[1]), (devices, 1))
+    return [make_eval_part(self.supply.data, indices, self._weights, chunk, self._placement), *left_out]
 
   def _shard_parts(self, chunk):
     """The workers' examples, sent from the host to the workers' devices, a bounded number at a time."""
-    devices, data = len(self._placement.devices), self._by_device()
-    size, limit = jax.tree.leaves(data)[0].shape[1], max(chunk, HOST_CHUNK)
-    for start in range(0, size, limit):
-      rows = jax.tree.map(lambda x, start=start: x[:, start : start + limit], data)
-      indices = np.tile(np.arange(min(limit, size - start)), (devices, 1))
-      yield make_eval_part(self._placement.shard(rows), indices, np.ones_like(indices), chunk, self._placement)
+    limit = max(chunk, HOST_CHUNK)
+    for start in range(0, self._weights.shape[1], limit):
+      rows = jax.tree.map(lambda x, start=start: x[:, start : start + limit], self._data)
+      weights = self._weights[:, start : start + limit]
+      indices = np.tile(np.arange(weights.shape[1]), (len(weights), 1))
+      yield make_eval_part(self._placement.shard(rows), indices, weights, chunk, self._placement)
 
 
 class _Iterable:
@@ -150,6 +152,22 @@ class _Iterable:
 
   def __iter__(self) -> Iterator[EvalPart]:
     return self._generator()
+
+
+def _row_weights(partition, by_device):
+  """The weight of every row of every device, [D, rows]; 0 for rows that only fill a device up to the longest."""
+  weights = partition.example_weights.reshape(by_device.shape)
+  out = np.zeros((len(by_device), by_device.sum(axis=1).max()))
+  for row, each, sizes in zip(out, weights, by_device):
+    row[: sizes.sum()] = np.repeat(each, sizes)
+  return out
+
+
+def _rows(shards, is_real):
+  """The examples in the rows of every device, [D, rows]: the shards of its workers one after the other."""
+  out = np.zeros(is_real.shape, np.int64)
+  out[is_real] = np.concatenate(shards)
+  return out
 
 
 def _take(data, indices):

@@ -72,7 +72,8 @@ class Experiment(NamedTuple):
     labels = self.task.labels
     names = [str(name) for name in (self.task.class_names if len(self.task.class_names) else range(labels.max() + 1))]
     table = class_table(self.partition, labels, len(names))
-    return {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
+    of_class = {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
+    return of_class | ({'weights': self.partition.example_weights.tolist()} if self.partition.is_unequal else {})
 
   def facts(self) -> dict[str, Any]:
     """Numbers that the config leaves open, for summary.json."""
@@ -93,13 +94,19 @@ class Experiment(NamedTuple):
     )
 
   def describe_data(self) -> str:
-    """The table of examples per worker and class, and how many are left out, for the terminal; empty without classes."""
+    """The table of examples per worker and class, and how many are left out, or how they count."""
     lines = []
     if 1 < len(set(self.task.labels.tolist())) < len(self.task.labels):
       table = self.class_table()
       lines.append(format_class_table(np.array(table['table']), table['class_names']))
     if self.partition.dropped:
       lines.append(f'{self.partition.dropped} examples are left out of training so that all shards are equal')
+    if self.partition.is_unequal:
+      sizes, weights = self.partition.sizes, self.partition.example_weights
+      lines.append(
+        f'shards of {sizes.min()} to {sizes.max()} examples: every worker counts the same, so that an example counts '
+        f'{weights.min():.3g} to {weights.max():.3g} times'
+      )
     return '\n'.join(lines)
 
 
@@ -253,5 +260,6 @@ def make_partition(config: ml_collections.ConfigDict, labels: np.ndarray) -> Par
   own = {
     'dirichlet': {'alpha': config.dirichlet_alpha},
     'similarity': {'percent': config.similarity_percent},
+    'dirichlet_unequal': {'alpha': config.dirichlet_alpha, 'least': config.batch_size},
   }
   return PARTITIONS[config.partition](labels, config.workers, seed=config.seed, **own.get(config.partition, {}))

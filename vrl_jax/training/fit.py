@@ -75,7 +75,8 @@ def fit(
     algorithm: an algorithm with its inner optimizer, such as `vrl_jax.vrl_sgd(optax.sgd(0.1))`, or a dict of several.
     period: k, the number of local steps between two communications.
     workers: N. Workers share devices, so there can be more of them than devices.
-    partition: how the examples are divided among the workers: 'by_class', 'identical', 'dirichlet' or 'similarity'.
+    partition: how the examples are divided among the workers: 'by_class', 'identical', 'dirichlet' or 'similarity'; or in
+      shards of unequal size, 'by_label' or 'dirichlet_unequal'.
     epochs: the length of the run, unless `steps` is given.
     batch_size: the examples in a mini-batch of one worker.
     test: test data, in the form of `data`.

@@ -27,7 +27,9 @@ class Evaluator:
   def __init__(self, experiment: Experiment):
     """Transfers the test set to the devices."""
     self._experiment = experiment
-    self._evaluate = make_evaluator(experiment.task.metrics, experiment.placement)
+    self._evaluate = make_evaluator(
+      experiment.task.metrics, experiment.placement, weighted=experiment.partition.is_unequal
+    )
     test = experiment.task.test
     self._train = experiment.feed.training_parts(_EVAL_CHUNK)
     self._test = None if test is None else list(eval_parts(test, experiment.placement, _EVAL_CHUNK))
