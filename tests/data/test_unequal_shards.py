@@ -48,7 +48,11 @@ def test_dirichlet_unequal_follows_seed_and_alpha():
   [
     ('by_label', {'workers': 7}, 'partition by_label: workers=7, must be at most the number of classes, 6'),
     ('dirichlet_unequal', {'alpha': 0.0}, 'partition dirichlet_unequal: alpha=0.0, must be a finite number > 0'),
-    ('dirichlet_unequal', {'alpha': 1e-6, 'workers': 7}, 'a worker had less than 1 of 500 examples: choose a larger alpha, fewer '),
+    (
+      'dirichlet_unequal',
+      {'alpha': 1e-6, 'workers': 7},
+      'a worker had less than 1 of 500 examples: choose a larger alpha, fewer ',
+    ),
     ('dirichlet_unequal', {'least': 200}, 'a worker had less than 200 of 500 examples: choose a larger alpha, fewer '),
   ],
 )

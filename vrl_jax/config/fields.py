@@ -143,7 +143,7 @@ def validate(config: ml_collections.ConfigDict, *, given_algorithm: bool = False
   Traceback (most recent call last):
     ...
   vrl_jax.errors.UserError: partition='by_clas', must be one of identical, by_class, dirichlet, similarity, \
-  by_label, dirichlet_unequal
+by_label, dirichlet_unequal
   """
   for name in ('sweep', 'seeds'):
     if config.get(name):
