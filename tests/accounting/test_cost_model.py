@@ -43,8 +43,14 @@ def test_by_hand():
   slow = Network(8, 4, 8e6)
   assert cost_model.round_seconds(SENDS_THE_MODEL, 4, 0.1, slow) == pytest.approx(4 * 0.2 + 1.5)
   assert cost_model.round_seconds(SENDS_GRADIENTS, 4, 0.1, slow) == pytest.approx(4 * (0.2 + 1.5))
-  assert cost_model.round_seconds(SENDS_THE_MODEL, 4, 0.1, slow, overlapped=True) == pytest.approx(1.5)
-  assert cost_model.round_seconds(SENDS_THE_MODEL, 10, 0.1, slow, overlapped=True) == pytest.approx(2.0)
+  assert cost_model.round_seconds(SENDS_THE_MODEL, 4, 0.1, slow, delay=4) == pytest.approx(1.5)
+  assert cost_model.round_seconds(SENDS_THE_MODEL, 10, 0.1, slow, delay=10) == pytest.approx(2.0)
+  # 4 fragments of 250 kB take 0.375 s each; one step of 0.2 s hides 0.2 s of it. In 4 bits they take less than a step.
+  assert cost_model.round_seconds(SENDS_THE_MODEL, 4, 0.1, slow, fragments=4, delay=1) == pytest.approx(0.8 + 4 * 0.175)
+  in_4_bits = Traffic(per_step=0, per_round=MEGABYTE // 8)
+  assert cost_model.round_seconds(in_4_bits, 4, 0.1, slow, fragments=4, delay=1) == pytest.approx(0.8)
+  # A fragment's transfer ends when the next one starts, whatever the delay.
+  assert cost_model.round_seconds(SENDS_THE_MODEL, 4, 0.1, slow, fragments=4, delay=9) == pytest.approx(0.8 + 4 * 0.175)
   assert cost_model.round_seconds(SENDS_THE_MODEL, 4, 0.1, slow, all_reduce=cost_model.tree_seconds) == pytest.approx(
     0.8 + 4
   )

@@ -47,12 +47,12 @@ SENT = {'op': 'all-reduce', 'bytes': 400, 'loops': 1}
 
 def test_a_collective_that_runs_during_the_loop():
   assert lines(START, LOOP, DONE) == OVERLAPPED
-  assert collectives(OVERLAPPED) == [Collective(**SENT, needs_loop=False, during_loop=True)]
+  assert collectives(OVERLAPPED) == [Collective(**SENT, needs_loop=False, during_loop=True, loops_beside=1)]
 
 
 @pytest.mark.parametrize('order', [(START, DONE, LOOP), (LOOP, START, DONE)])
 def test_a_collective_that_ends_before_the_loop_or_begins_after_it(order):
-  assert collectives(lines(*order)) == [Collective(**SENT, needs_loop=False, during_loop=False)]
+  assert collectives(lines(*order)) == [Collective(**SENT, needs_loop=False, during_loop=False, loops_beside=1)]
 
 
 def test_a_collective_of_the_results_of_the_loop():
@@ -79,4 +79,36 @@ def test_a_collective_in_a_computation_that_runs_asynchronously(needs_loop):
   order = (LOOP, result, start, update, done) if needs_loop else (start, update, LOOP, done)
   text = lines(*order).replace('%step (', WRAPPED, 1)
   (found,) = collectives(text)
-  assert found == Collective('reduce-scatter', 400, 1, needs_loop=needs_loop, during_loop=not needs_loop)
+  assert found == Collective(
+    'reduce-scatter', 400, 1, needs_loop=needs_loop, during_loop=not needs_loop, loops_beside=int(not needs_loop)
+  )
+
+
+# The loops that can run at the same time as a collective.
+
+PROGRAM = """
+%body (p: (f32[4])) -> (f32[4]) {
+  ROOT %p = (f32[4]) parameter(0)
+}
+
+ENTRY %main (x: f32[4], y: f32[4]) -> f32[4] {
+  %x = f32[4] parameter(0)
+  %y = f32[4] parameter(1)
+  %t1 = (f32[4]) tuple(%x)
+  %first = (f32[4]) while(%t1), condition=%cond, body=%body
+  %r1 = f32[4] get-tuple-element(%first), index=0
+  %beside = f32[4] all-reduce(%y), replica_groups={{0,1}}, to_apply=%add
+  %between = f32[4] all-gather(%r1), replica_groups={{0,1}}, dimensions={0}
+  %t2 = (f32[4]) tuple(%between)
+  %second = (f32[4]) while(%t2), condition=%cond, body=%body
+  %r2 = f32[4] get-tuple-element(%second), index=0
+  %overlapped = f32[4] all-to-all(%r1), replica_groups={{0,1}}, dimensions={0}
+  ROOT %sum = f32[4] add(%r2, %overlapped)
+}
+"""
+
+
+def test_loops_that_can_run_at_the_same_time():
+  found = {c.op: (c.needs_loop, c.loops_beside) for c in collectives(PROGRAM)}
+  # The all-reduce depends on nothing. The all-gather needs the first loop, and the second one needs it.
+  assert found == {'all-reduce': (False, 2), 'all-gather': (True, 0), 'all-to-all': (True, 1)}

@@ -56,7 +56,7 @@ def assert_same_trajectories(ours, theirs):
 
 
 def test_two_processes_have_the_trajectory_of_one_process(tmp_path):
-  names = ('s_sgd', 'vrl_sgd')
+  names = ('s_sgd', 'vrl_sgd', 'vrl_sgd less')
   with jax.enable_x64(True):
     one = {name: trajectories.trajectory(name, 4) for name in names}
   assert_same_trajectories(run_trajectories(2, 2, tmp_path, names), one)

@@ -52,6 +52,21 @@ def test_the_published_curves(variant):
     assert run.partition == ('identical' if 'identical' in variant else 'by_class')
 
 
+@pytest.mark.parametrize(
+  ('variant', 'algorithm', 'number'), [('', 'vrl_sgd', 6), (':diloco', 'diloco', 6), (':four_bits', 'vrl_sgd', 2)]
+)
+def test_less_to_send(variant, algorithm, number):
+  runs = runs_of(f'less_to_send.py{variant}')
+  ways = [(run.fragments, run.delay, run.bits) for _, run in runs]
+  assert len(set(ways)) == len(ways) == number and ways[0] == (1, 0, 32)
+  assert all(run.algorithm == algorithm and run.delay <= run.period // run.fragments for _, run in runs)
+
+
+def test_an_unknown_way_to_send_is_refused():
+  with pytest.raises(UserError, match="unknown variant '2_bits', must be one of diloco, four_bits"):
+    runs_of('less_to_send.py:2_bits')
+
+
 def test_unknown_variant_is_refused():
   with pytest.raises(
     UserError, match="unknown variant 'triple', must be one of .*double, published, published_identical"

@@ -19,14 +19,22 @@ _PROGRAMS = ('run', 'measure', 'trace', 'run')
 
 
 def trajectory(name, number_of_devices):
-  """The models after every round [rounds, N, 7] and the consensus model [7]."""
+  """The models after every round [rounds, N, 7] and the consensus model [7].
+
+  Args:
+    name: of the algorithm; 'vrl_sgd less' is VRL-SGD in two fragments, with a delay of one step and 4 bits per number.
+    number_of_devices: D.
+  """
   import optax
   from support import numpy_reference, quadratics
 
   from vrl_jax.algorithms.core.axes import AXES
   from vrl_jax.engine.placement import first_copy
 
+  name, _, less = name.partition(' ')
   algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(0.03, momentum=0.5), axis_name=AXES)
+  if less:
+    algorithm = vrl_jax.quantised(vrl_jax.overlapped(vrl_jax.streaming(algorithm, 2), 1), 4)
   engine = quadratics.make_engine(algorithm, numpy_reference.heterogeneous(), devices=number_of_devices)
   engine.placement.connect_processes()
   state, models = engine.init(quadratics.start(np.linspace(-1.0, 2.0, quadratics.DIMENSION))), []

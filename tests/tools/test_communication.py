@@ -96,3 +96,40 @@ def test_all_covers_the_registry(monkeypatch, capsys):
   )
   assert communication.main(['--config', 'quadratic', '--config.devices=2', '--all', '--config.alpha=0.2']) == 0
   assert len(capsys.readouterr().out.splitlines()) == 2 + len(vrl_jax.ALGORITHMS)
+
+
+# Fragments, delays and bits, alone and together.
+
+WAYS = [dict(fragments=4), dict(delay=3), dict(bits=8), dict(fragments=4, delay=2), dict(fragments=4, delay=2, bits=4)]
+
+
+@pytest.mark.parametrize('way', WAYS, ids=str)
+def test_fragments_delays_and_bits_in_the_compiled_program(way):
+  """A segment of one step is no loop, so periods are long enough for several steps between two communications."""
+  dimension, devices = 4096, 8 if way.get('bits') == 8 else 2
+  one = communication.count_communication(_config('vrl_sgd', devices, dimension=dimension, period=16, **way))
+  fragments, bits = way.get('fragments', 1), way.get('bits', 32)
+  vector = 4 * dimension
+  found, others = one.after_steps, one.overlapping
+  if 'delay' in way:
+    found, others = others, found
+  assert others == one.in_steps == []
+  if bits == 32:
+    assert [c.bytes for c in found] == [vector // fragments] * fragments
+    assert one.compiled == one.formula == vector
+    assert one.sent == 2 * 7 / 8 * vector
+    return
+  blocks = -(-dimension // fragments // 8 // 256)  # per shard
+  encoded = vector * bits // 32 + 4 * 8 * fragments * blocks
+  assert [c.op for c in found].count('all-to-all') == [c.op for c in found].count('all-gather') == fragments
+  assert one.sent == 2 * 7 / 8 * encoded
+  each = 8 // devices  # several workers on a device send their encodings separately
+  assert one.compiled == one.formula == (each + 1) / 2 * encoded
+  assert sum(c.bytes for c in found if c.op == 'all-to-all') == each * encoded
+
+
+@pytest.mark.parametrize('name', ['scaffold', 'vrl_adaptive', 'diloco', 'slowmo', 'local_sgd'])
+def test_the_relatives_send_so_too(name):
+  one = communication.count_communication(_config(name, 8, dimension=4096, period=16, fragments=2, delay=2, bits=8))
+  assert one.after_steps == one.in_steps == []
+  assert one.compiled == one.formula == VECTORS[name][1] * (4096 + 4 * 16)

@@ -41,6 +41,15 @@ def test_every_algorithm_resumes_bit_for_bit(algorithm, tmp_path, monkeypatch):
   assert_same_run(tmp_path / 'stopped', tmp_path / 'uninterrupted')
 
 
+@pytest.mark.parametrize('momentum', [0.0, 0.5])
+def test_a_transfer_under_way_resumes_bit_for_bit(momentum, tmp_path, monkeypatch):
+  fields = {'fragments': 2, 'delay': 2, 'bits': 4, 'dimension': 24, 'period': 4, 'steps': 23, 'momentum': momentum}
+  train_and_evaluate(small_config(checkpoint_every=0, **fields), tmp_path / 'uninterrupted')
+  stop_at(monkeypatch, tmp_path / 'stopped', 9, **fields)
+  train_and_evaluate(small_config(**fields), tmp_path / 'stopped')
+  assert_same_run(tmp_path / 'stopped', tmp_path / 'uninterrupted')
+
+
 def test_stopped_five_times(uninterrupted, tmp_path, monkeypatch):
   """In the first round, within a segment, at log points, and before the last round."""
   for step in (1, 5, 17, 21, 37):

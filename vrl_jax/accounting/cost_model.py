@@ -11,6 +11,11 @@ bytes of parameters are M bytes to send for any N:
   \text{tree} = 2 \lceil \log_2 D \rceil \Big(\alpha + \frac{8 h M}{B}\Big), \qquad
   \text{round} = k \, \text{step} + \text{all-reduces} .
 
+A model that is sent in F fragments takes F all-reduces of M/F bytes. Each of them is hidden behind the τ local steps for
+which it may take, and the workers wait for the rest: :math:`F \max(0, \text{ring}(M/F) - \tau \, \text{step})`. With 8 or 4
+bits per number the payload is smaller, and each all-reduce is an all-to-all and an all-gather with as many messages;
+:func:`vrl_jax.accounting.traffic.traffic` counts the bytes.
+
 t is the time of one worker's step and h the number of bytes on the wire per byte of payload. The ring sends 2(D−1)/D of
 the payload from each device, which is optimal, in 2(D−1) messages. The tree (a reduction to one device and a broadcast
 from it) needs fewer messages and is faster where latency dominates. gloo's all-reduce, which JAX uses between CPUs, is
@@ -90,7 +95,8 @@ def round_seconds(
   network: Network,
   *,
   all_reduce: Callable[[float, Network], float] = ring_seconds,
-  overlapped: bool = False,
+  fragments: int = 1,
+  delay: int = 0,
 ) -> float:
   """The time of a round of `period` steps.
 
@@ -100,7 +106,8 @@ def round_seconds(
     step_seconds: t, the time of one worker's step alone on a device, without communication.
     network: the workers, devices and links.
     all_reduce: `ring_seconds` or `tree_seconds`.
-    overlapped: whether the round's all-reduce overlaps with its steps, as in CoCoD-SGD.
+    fragments: F, the number of all-reduces in which the round's bytes are sent.
+    delay: τ, the local steps with which each of them overlaps; k for CoCoD-SGD.
 
   Returns:
     Seconds.
@@ -113,6 +120,8 @@ def round_seconds(
   3.5
   >>> round_seconds(Traffic(per_step=1_000_000, per_round=0), 10, 0.1, slow)  # S-SGD
   17.0
+  >>> round_seconds(Traffic(per_step=0, per_round=1_000_000), 10, 0.1, slow, fragments=2, delay=3)  # 2 (0.75 - 0.6)
+  2.3
   """
   if network.workers % network.devices:
     raise ValueError(f'{network.workers} workers cannot be divided over {network.devices} devices')
@@ -120,8 +129,8 @@ def round_seconds(
   step = step_seconds * network.workers / network.devices + reduced(traffic.per_step)
   if traffic.to_neighbours and network.devices > 1:
     step += network.latency + network.overhead * traffic.to_neighbours * 8 / network.bandwidth
-  after = reduced(traffic.per_round)
-  return max(period * step, after) if overlapped else period * step + after
+  waiting = fragments * max(0.0, reduced(traffic.per_round / fragments) - min(delay, period / fragments) * step)
+  return period * step + waiting
 
 
 def steps_seconds(
@@ -132,7 +141,8 @@ def steps_seconds(
   network: Network,
   *,
   all_reduce: Callable[[float, Network], float] = ring_seconds,
-  overlapped: bool = False,
+  fragments: int = 1,
+  delay: int = 0,
 ) -> float:
   """The time of `steps` steps (an epoch, a run) in rounds of `period`; the last round may be shorter.
 
@@ -143,7 +153,8 @@ def steps_seconds(
     step_seconds: t.
     network: the workers, devices and links.
     all_reduce: `ring_seconds` or `tree_seconds`.
-    overlapped: whether the round's all-reduce overlaps with its steps.
+    fragments: F.
+    delay: τ.
 
   >>> slow = Network(workers=8, devices=4, bandwidth=8e6)
   >>> steps_seconds(25, Traffic(per_step=0, per_round=1_000_000), 10, 0.1, slow)  # 25 · 0.2 + 3 · 1.5
@@ -151,7 +162,7 @@ def steps_seconds(
   """
   rounds, rest = divmod(steps, period)
   seconds = lambda length: round_seconds(
-    traffic, length, step_seconds, network, all_reduce=all_reduce, overlapped=overlapped
+    traffic, length, step_seconds, network, all_reduce=all_reduce, fragments=fragments, delay=delay
   )
   return rounds * seconds(period) + (seconds(rest) if rest else 0.0)
 

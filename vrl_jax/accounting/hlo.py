@@ -23,6 +23,8 @@ class Collective(NamedTuple):
     needs_loop: whether its operands depend on a loop in the same computation, so that it cannot start before that loop
       ends.
     during_loop: whether it is asynchronous, and in the schedule a loop runs between its start and its end.
+    loops_beside: the number of loops in the same computation on which it does not depend and which do not depend on it,
+      so that it can run at the same time as they do.
 
   >>> in_step, at_end = Collective('all-reduce', 400, 1, False), Collective('all-reduce', 80, 0, needs_loop=True)
   >>> 20 * in_step.bytes + at_end.bytes  # a round of 20 steps
@@ -34,6 +36,16 @@ class Collective(NamedTuple):
   loops: int
   needs_loop: bool
   during_loop: bool = False
+  loops_beside: int = 0
+
+  def reduced(self, devices: int) -> float:
+    """The size of the ring all-reduce that sends as much; an all-to-all or an all-gather is half of one.
+
+    >>> Collective('all-to-all', 800, 0, False).reduced(8), Collective('all-gather', 100, 0, False).reduced(8)
+    (400.0, 400.0)
+    """
+    halves = {'all-to-all': 0.5, 'all-gather': devices / 2}
+    return self.bytes * halves.get(self.op, 1.0)
 
 
 class _Instruction(NamedTuple):
@@ -58,7 +70,7 @@ def collectives(text: str) -> list[Collective]:
   ...   ROOT %all-reduce = f32[3]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
   ... }
   ... ''')
-  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False, during_loop=False)]
+  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False, during_loop=False, loops_beside=0)]
   """
   computations, entry = _parse(text)
   return list(_walk(computations, entry, 0))
@@ -93,7 +105,12 @@ def _split(rest: str) -> tuple[str, str]:
 
 
 def _walk(
-  computations: _Computations, name: str, loops: int, during_loop: bool = False, needs_loop: bool = False
+  computations: _Computations,
+  name: str,
+  loops: int,
+  during_loop: bool = False,
+  needs_loop: bool = False,
+  beside: int = 0,
 ) -> Iterator[Collective]:
   here = computations.get(name, {})
   for place, (own_name, instruction) in enumerate(here.items()):
@@ -101,13 +118,14 @@ def _walk(
     op = instruction.op.removesuffix('-start')
     if op in COLLECTIVES:
       size = sum(_bytes(here[operand].type) for operand in instruction.operands)
-      yield Collective(op, size, loops, needs_loop or _needs_loop(computations, here, instruction), during)
+      needs, count = _loops(computations, here, own_name)
+      yield Collective(op, size, loops, needs_loop or needs, during, beside + count)
     else:
       inside = loops + (instruction.op == 'while')
       if op == 'async':  # its computation has one instruction, whose operands are parameters
-        of_operands = needs_loop or _needs_loop(computations, here, instruction)
+        needs, count = _loops(computations, here, own_name)
         for called in instruction.called:
-          yield from _walk(computations, called, inside, during, of_operands)
+          yield from _walk(computations, called, inside, during, needs_loop or needs, beside + count)
       else:
         for called in instruction.called:
           yield from _walk(computations, called, inside)
@@ -129,14 +147,22 @@ def _is_during_loop(computations, here, place, name, instruction):
   return False
 
 
-def _needs_loop(computations, here, instruction):
-  seen, todo = set(), list(instruction.operands)
+def _loops(computations, here, name):
+  """Whether an instruction depends on a loop of its computation, and the number of loops that are independent of it."""
+  needed = _needed_by(here, name)
+  loops = {other for other in here if _has_loop(computations, here[other])}
+  return not needed.isdisjoint(loops), sum(name not in _needed_by(here, loop) for loop in loops - needed)
+
+
+def _needed_by(here, name):
+  """The instructions of a computation on which one of them depends."""
+  seen, todo = set(), list(here[name].operands)
   while todo:
-    name = todo.pop()
-    if name not in seen and name in here:
-      seen.add(name)
-      todo += here[name].operands
-  return any(_has_loop(computations, here[name]) for name in seen)
+    other = todo.pop()
+    if other not in seen and other in here:
+      seen.add(other)
+      todo += here[other].operands
+  return seen
 
 
 def _has_loop(computations, instruction):

@@ -18,7 +18,10 @@ _REDUCTIONS = ('psum', 'all_gather', 'all_to_all', 'pmin', 'pmax', 'reduce_scatt
 
 
 class Traffic(NamedTuple):
-  """Bytes that each worker passes to collectives.
+  """Bytes that each worker passes to collectives, one worker on each device.
+
+  An all-to-all and an all-gather are the two halves of an all-reduce: of M bytes each, they send as much as an all-reduce of
+  M bytes, and count as one.
 
   Attributes:
     per_step: bytes reduced over the workers in every local step.
@@ -55,13 +58,15 @@ class Traffic(NamedTuple):
     return round(2 * (workers - 1) / workers * reduced / workers) + steps * self.to_neighbours
 
 
-def traffic(algorithm: Algorithm, params: Any, workers: int = 8) -> Traffic:
+def traffic(algorithm: Algorithm, params: Any, workers: int = 8, devices: int | None = None) -> Traffic:
   """Counts the bytes that `transform.update` and `communicate` reduce over the workers, from their jaxprs.
 
   Args:
     algorithm: any algorithm with the default `axis_name`, or with `vrl_jax.AXES`.
     params: arrays or shapes, without worker axes.
-    workers: N; makes a difference on a ring of two, where each worker has one neighbour.
+    workers: N; makes a difference on a ring of two, where each worker has one neighbour, and for quantised models.
+    devices: D, for the bytes that each device sends instead, of an algorithm that does not send to neighbours; the
+      quantised models of several workers on a device are sent separately.
 
   >>> import optax, vrl_jax
   >>> params = {'kernel': jnp.zeros((10, 5)), 'bias': jnp.zeros(5)}  # 55 float32
@@ -69,14 +74,17 @@ def traffic(algorithm: Algorithm, params: Any, workers: int = 8) -> Traffic:
   Traffic(per_step=0, per_round=220, to_neighbours=0, participation=1.0)
   >>> traffic(vrl_jax.s_sgd(optax.sgd(0.1), axis_name=AXES), params)
   Traffic(per_step=220, per_round=0, to_neighbours=0, participation=1.0)
+  >>> traffic(vrl_jax.quantised(vrl_jax.vrl_sgd(optax.sgd(0.1), axis_name=AXES), bits=8), params)  # 8 (8 + 4)
+  Traffic(per_step=0, per_round=96, to_neighbours=0, participation=1.0)
   """
   params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), params)
   state = jax.eval_shape(algorithm.transform.init, params)
-  update = _jaxpr(algorithm.transform.update, params, state, params, workers=workers)
-  communicate = _jaxpr(algorithm.communicate, params, state, workers=workers)
+  each = workers // devices if devices else 1
+  update = _jaxpr(algorithm.transform.update, params, state, params, workers=workers, each=each)
+  communicate = _jaxpr(algorithm.communicate, params, state, workers=workers, each=each)
   return Traffic(
     per_step=_count(update, _REDUCTIONS),
-    per_round=_count(communicate, _REDUCTIONS),
+    per_round=_count(communicate, _REDUCTIONS, each),
     to_neighbours=_count(update, ('ppermute',)),
     participation=algorithm.participation,
   )
@@ -110,17 +118,24 @@ def with_batch_stats(sends: Traffic, policy: str, task: 'Task', batch_size: int)
   )
 
 
-def _jaxpr(fun, *args, workers=2):
-  # One worker per device, so that nothing moves within a device. A single worker counts as one of two.
-  return jax.make_jaxpr(fun, axis_env=[(AXES[0], max(2, workers)), (AXES[1], 1)])(*args).jaxpr
+def _jaxpr(fun, *args, workers=2, each=1):
+  # Mostly one worker per device, so that nothing moves within a device. A single worker counts as one of two.
+  return jax.make_jaxpr(fun, axis_env=[(AXES[0], max(2, workers // each)), (AXES[1], each)])(*args).jaxpr
 
 
-def _count(jaxpr, primitives):
+def _count(jaxpr, primitives, each=1):
+  return round(_sum(jaxpr, primitives, each))
+
+
+def _sum(jaxpr, primitives, each):
   total = 0
   for equation in jaxpr.eqns:
-    if equation.primitive.name.split('_invariant')[0] in primitives and not _on_device(equation):
-      total += sum(int(np.prod(v.aval.shape)) * jnp.dtype(v.aval.dtype).itemsize for v in equation.invars)
-    total += sum(_count(sub, primitives) for sub in jaxprs_in(equation))
+    name = equation.primitive.name.split('_invariant')[0]
+    if name in primitives and not _on_device(equation):
+      arrays = equation.outvars if name == 'all_gather' else equation.invars
+      size = sum(int(np.prod(v.aval.shape)) * jnp.dtype(v.aval.dtype).itemsize for v in arrays)
+      total += size * {'all_gather': 0.5, 'all_to_all': 0.5 * each}.get(name, 1)
+    total += sum(_sum(sub, primitives, each) for sub in jaxprs_in(equation))
   return total
 
 

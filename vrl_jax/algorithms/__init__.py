@@ -11,17 +11,21 @@ from vrl_jax.algorithms.as_optax import AsOptaxState, as_optax, state_axes
 from vrl_jax.algorithms.cocod_sgd import CoCoDSGDState, cocod_sgd
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.axes import AXIS
+from vrl_jax.algorithms.core.general_state import GeneralState
 from vrl_jax.algorithms.d2 import PreviousState, d2
 from vrl_jax.algorithms.easgd import EASGDState, easgd
 from vrl_jax.algorithms.extra import extra
 from vrl_jax.algorithms.float32_master import Float32MasterState, with_float32_master
 from vrl_jax.algorithms.local_sgd import local_sgd
 from vrl_jax.algorithms.outer_optimizer import OuterState, diloco, with_outer_optimizer
+from vrl_jax.algorithms.overlapped import overlapped
 from vrl_jax.algorithms.precede import precede
+from vrl_jax.algorithms.quantised import quantised
 from vrl_jax.algorithms.s_sgd import s_sgd
 from vrl_jax.algorithms.scaffold import ScaffoldState, scaffold
 from vrl_jax.algorithms.skip_not_finite import SkipState, skip_if_any_not_finite
 from vrl_jax.algorithms.slowmo import SlowMoState, slowmo
+from vrl_jax.algorithms.streaming import streaming
 from vrl_jax.algorithms.vrl_adaptive import VRLAdaptiveState, vrl_adaptive
 from vrl_jax.algorithms.vrl_sgd import VRLSGDState, vrl_sgd
 
@@ -33,6 +37,7 @@ __all__ = [
   'CoCoDSGDState',
   'EASGDState',
   'Float32MasterState',
+  'GeneralState',
   'OuterState',
   'PreviousState',
   'ScaffoldState',
@@ -47,12 +52,15 @@ __all__ = [
   'easgd',
   'extra',
   'local_sgd',
+  'overlapped',
   'precede',
+  'quantised',
   's_sgd',
   'scaffold',
   'skip_if_any_not_finite',
   'slowmo',
   'state_axes',
+  'streaming',
   'vrl_adaptive',
   'vrl_sgd',
   'with_float32_master',

@@ -20,6 +20,7 @@ class AsOptaxState(NamedTuple):
     step: int32 scalar, the number of updates so far; the same on every worker.
     due: int32 scalar, the step that ends the current period; the same on every worker.
     algorithm: the algorithm's state.
+    length: int32 scalar, the length of the current period, for an algorithm that also communicates inside of it.
 
   >>> import vrl_jax
   >>> tx = as_optax(vrl_jax.local_sgd(optax.sgd(0.1)), period=4)
@@ -31,6 +32,7 @@ class AsOptaxState(NamedTuple):
   step: jax.Array
   due: jax.Array
   algorithm: State
+  length: jax.Array | None = None
 
 
 def as_optax(
@@ -80,9 +82,25 @@ def as_optax(
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
       raise ValueError(f'{name}={value!r}, must be an integer of at least 1')
 
+  lengths = sorted({first, *(k for _, k in stages)})
+  inside = any(len(algorithm.communications(k)) > 1 for k in lengths)
+
   def init(params):
     inner = algorithm.transform.init(params)
-    return AsOptaxState(jnp.zeros([], jnp.int32), jnp.asarray(first, jnp.int32), inner)
+    length = jnp.asarray(first, jnp.int32) if inside else None
+    return AsOptaxState(jnp.zeros([], jnp.int32), jnp.asarray(first, jnp.int32), inner, length)
+
+  def communicate_inside(state, step, local):
+    # Branch 0 does nothing; the others are the different communications of the plans.
+    plans = {k: dict(algorithm.communications(k)) for k in lengths}
+    functions = list(dict.fromkeys(function for plan in plans.values() for function in plan.values()))
+    place, number = step - (state.due - state.length), jnp.zeros([], jnp.int32)
+    for k, plan in plans.items():
+      for at, function in plan.items():
+        now = (state.length == k) & (place == at)
+        number = jnp.where(now, 1 + functions.index(function), number)
+    branches = [lambda s: s, *(lambda s, f=f: _varying_like(f(*s), s) for f in functions)]
+    return lax.switch(number, branches, local)
 
   def update(grads, state, params=None, **extra_args):
     if params is None:
@@ -91,9 +109,14 @@ def as_optax(
     local = (optax.apply_updates(params, updates), inner)
     step = state.step + 1
     ends = step == state.due
-    moved, inner = lax.cond(ends, lambda s: _varying_like(algorithm.communicate(*s), s), lambda s: s, local)
+    if inside:
+      moved, inner = communicate_inside(state, step, local)
+      length = jnp.where(ends, _at(stages, step), state.length)
+    else:
+      moved, inner = lax.cond(ends, lambda s: _varying_like(algorithm.communicate(*s), s), lambda s: s, local)
+      length = None
     due = jnp.where(ends, step + _at(stages, step), state.due)
-    return jax.tree.map(jnp.subtract, moved, params), AsOptaxState(step, due, inner)
+    return jax.tree.map(jnp.subtract, moved, params), AsOptaxState(step, due, inner, length)
 
   return optax.GradientTransformationExtraArgs(init, update)
 

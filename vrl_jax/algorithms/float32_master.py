@@ -1,5 +1,7 @@
 """Float32 parameters behind narrow ones."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -65,13 +67,24 @@ def with_float32_master(algorithm: Algorithm) -> Algorithm:
     updates = jax.tree.map(jnp.subtract, master, widened(params))
     return cast_like(updates, params), Float32MasterState(inner, master)
 
-  def communicate(params, state):
-    master, inner = algorithm.communicate(state.params, state.algorithm)
-    return cast_like(master, params), Float32MasterState(inner, master)
-
   return algorithm._replace(
     transform=optax.GradientTransformationExtraArgs(init, update),
-    communicate=communicate,
+    communicate=_Communicate(algorithm.communicate),
+    plan=(lambda period: tuple((step, _Communicate(do)) for step, do in algorithm.communications(period)))
+    if algorithm.plan
+    else None,
+    exchange=None,
     consensus=lambda params, state: cast_like(algorithm.consensus(state.params, state.algorithm), params),
     correction=lambda state: algorithm.correction(state.algorithm),
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Communicate:
+  """A communication of the float32 parameters; equal for equal communications."""
+
+  algorithm: Callable[[Params, State], tuple[Params, State]]
+
+  def __call__(self, params: Params, state: State) -> tuple[Params, State]:
+    master, inner = self.algorithm(state.params, state.algorithm)
+    return cast_like(master, params), Float32MasterState(inner, master)

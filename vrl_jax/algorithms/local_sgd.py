@@ -7,6 +7,7 @@ from vrl_jax.algorithms.core.averaging import mean_keeping_dtypes
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.buffers import check_buffers, communicate_buffers
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
+from vrl_jax.algorithms.core.exchange import Exchange, with_exchange
 
 
 def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axis_name: AxisName = AXIS) -> Algorithm:
@@ -46,9 +47,10 @@ def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axi
     params = mean_keeping_dtypes(params, axis_name)
     return params, communicate_buffers(buffers, inner, params, state, axis_name)
 
-  return Algorithm(
+  algorithm = Algorithm(
     transform=inner,
     communicate=communicate,
     consensus=lambda params, state: evaluated_mean(params, state, axis_name),
     correction=no_correction,
   )
+  return with_exchange(algorithm, Exchange(inner, axis_name)) if buffers == 'keep' else algorithm

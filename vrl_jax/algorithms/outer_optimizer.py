@@ -8,6 +8,7 @@ import optax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.exchange import Server, with_exchange
 from vrl_jax.algorithms.core.precision import copied
 from vrl_jax.algorithms.local_sgd import local_sgd
 
@@ -62,6 +63,10 @@ def with_outer_optimizer(algorithm: Algorithm, transform: optax.GradientTransfor
   References:
     Reddi et al, `Adaptive Federated Optimization <https://arxiv.org/abs/2003.00295>`_, 2020
   """
+  if algorithm.plan:
+    raise ValueError(
+      'with_outer_optimizer must come before streaming and overlapped: streaming(with_outer_optimizer(...))'
+    )
   outer = optax.with_extra_args_support(transform)
 
   def init(params):
@@ -78,12 +83,21 @@ def with_outer_optimizer(algorithm: Algorithm, transform: optax.GradientTransfor
     params = optax.apply_updates(state.start, updates)
     return params, OuterState(inner_state, outer_state, params)
 
-  return algorithm._replace(
+  def server_step(outer_state, agreed, mean, response):
+    updates, outer_state = outer.update(jax.tree.map(jnp.negative, mean), outer_state, agreed)
+    return optax.apply_updates(agreed, updates), outer_state
+
+  composed = algorithm._replace(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
     consensus=lambda params, state: algorithm.consensus(params, state.algorithm),
     correction=lambda state: algorithm.correction(state.algorithm),
+    exchange=None,
   )
+  parts = algorithm.exchange
+  if parts is None or parts.server or parts.made != algorithm._replace(exchange=None):
+    return composed
+  return with_exchange(composed, parts._replace(server=Server(outer.init, server_step), plain=None))
 
 
 def diloco(

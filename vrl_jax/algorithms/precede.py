@@ -1,8 +1,11 @@
 """Transforms of the raw gradient, applied before an algorithm."""
 
+import dataclasses
+from collections.abc import Callable
+
 import optax
 
-from vrl_jax.algorithms.core.algorithm import Algorithm
+from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
 
 
 def precede(transform: optax.GradientTransformation, algorithm: Algorithm) -> Algorithm:
@@ -37,14 +40,26 @@ def precede(transform: optax.GradientTransformation, algorithm: Algorithm) -> Al
     updates, state = algorithm.transform.update(grads, state, params, **extra_args)
     return updates, (first_state, state)
 
-  def communicate(params, state):
-    first_state, state = state
-    params, state = algorithm.communicate(params, state)
-    return params, (first_state, state)
+  def plan(period):
+    return tuple((step, _Communicate(communicate)) for step, communicate in algorithm.communications(period))
 
   return algorithm._replace(
     transform=optax.GradientTransformationExtraArgs(init, update),
-    communicate=communicate,
+    communicate=_Communicate(algorithm.communicate),
+    plan=plan if algorithm.plan else None,
+    exchange=None,
     consensus=lambda params, state: algorithm.consensus(params, state[1]),
     correction=lambda state: algorithm.correction(state[1]),
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Communicate:
+  """A communication that leaves the state of the preceding transform as it is; equal for equal communications."""
+
+  algorithm: Callable[[Params, State], tuple[Params, State]]
+
+  def __call__(self, params: Params, state: State) -> tuple[Params, State]:
+    first_state, state = state
+    params, state = self.algorithm(params, state)
+    return params, (first_state, state)

@@ -11,6 +11,13 @@ from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State
 from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName, worker_axes
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
+from vrl_jax.algorithms.core.exchange import (
+  Exchange,
+  Server,
+  control_variates,
+  mean_gradient_by_response,
+  with_exchange,
+)
 from vrl_jax.algorithms.core.linearity import require_linear
 from vrl_jax.algorithms.core.precision import copied, subtract_correction, wide_zeros
 from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step
@@ -143,13 +150,23 @@ def scaffold(
   def correction(state):
     return jax.tree.map(jnp.subtract, state.own, state.mean)
 
-  return Algorithm(
+  def server_step(state, agreed, mean, response):
+    return jax.tree.map(lambda x, m: x + global_learning_rate * m, agreed, mean), state
+
+  algorithm = Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
     consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=correction,
     participation=participation,
   )
+  parts = Exchange(
+    inner,
+    axis_name,
+    correction=control_variates(mean_gradient_by_response, uses_response=True),
+    server=Server(lambda agreed: (), server_step),
+  )
+  return with_exchange(algorithm, parts) if participation == 1 else algorithm
 
 
 def _draw_subset(participation, seed, number, axis_name):

@@ -8,6 +8,7 @@ import optax
 
 from vrl_jax.algorithms.core.algorithm import Algorithm, Params, State, no_correction
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
+from vrl_jax.algorithms.core.exchange import Exchange, Server, with_exchange
 from vrl_jax.algorithms.core.precision import cast_like, copied, wide_zeros
 from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step, reset_probe
 from vrl_jax.algorithms.local_sgd import local_sgd
@@ -99,23 +100,31 @@ def slowmo(
     response = jax.tree.map(jnp.add, state.response, step)
     return updates, state._replace(inner=inner_state, probe=probe, response=response)
 
+  def new_slow(u, moved, response):
+    return jnp.where(response != 0, slow_momentum * u + divide_by_response(moved, response), u)
+
+  def steps(slow, response):
+    return jax.tree.map(lambda u, response: -slow_learning_rate * response * u, slow, response)
+
   def communicate(params, state):
     agreed, inner_state = base.communicate(params, state.inner)
-
-    def new_slow(u, x, start, response):
-      moved = start.astype(u.dtype) - x.astype(u.dtype)
-      return jnp.where(response != 0, slow_momentum * u + divide_by_response(moved, response), u)
-
-    slow = jax.tree.map(new_slow, state.slow, agreed, state.start, state.response)
-    moved = jax.tree.map(lambda u, response: -slow_learning_rate * response * u, slow, state.response)
+    back = jax.tree.map(lambda s, x, u: s.astype(u.dtype) - x.astype(u.dtype), state.start, agreed, state.slow)
+    slow = jax.tree.map(new_slow, state.slow, back, state.response)
+    moved = steps(slow, state.response)
     params = optax.apply_updates(state.start, cast_like(moved, state.start))
     # Averaged buffers cancel in x̂ - x_i but not in x̂ itself, so the probe drops its buffers only if the others do.
     probe = reset_probe(inner, params, state.probe) if buffers == 'reset' else state.probe
     return params, SlowMoState(inner_state, slow, params, probe, probe_leaves(params, 0))
 
-  return Algorithm(
+  def server_step(slow, agreed, mean, response):
+    slow = jax.tree.map(lambda u, m, r: new_slow(u, -m, r), slow, mean, response)
+    return jax.tree.map(jnp.add, agreed, steps(slow, response)), slow
+
+  algorithm = Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
     consensus=lambda params, state: base.consensus(params, state.inner),
     correction=no_correction,
   )
+  parts = Exchange(inner, axis_name, server=Server(wide_zeros, server_step, uses_response=True))
+  return with_exchange(algorithm, parts) if buffers == 'keep' else algorithm

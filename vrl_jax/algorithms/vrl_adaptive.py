@@ -11,6 +11,7 @@ from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.buffers import check_buffers, communicate_buffers
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
+from vrl_jax.algorithms.core.exchange import Exchange, control_variates, with_exchange
 from vrl_jax.algorithms.core.precision import cast_like, subtract_correction, wide_zeros
 
 
@@ -103,9 +104,12 @@ def vrl_adaptive(
     zeros = jax.tree.map(jnp.zeros_like, state.gradients)
     return params, VRLAdaptiveState(inner_state, delta, zeros, jnp.zeros_like(state.count))
 
-  return Algorithm(
+  algorithm = Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
     consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=lambda state: state.delta,
   )
+  correction = control_variates(lambda own, window: window.gradient, uses_gradient=True)
+  parts = Exchange(inner, axis_name, correction=correction)
+  return with_exchange(algorithm, parts) if buffers == 'keep' else algorithm

@@ -11,6 +11,7 @@ from vrl_jax.algorithms.core.averaging import mean_over_workers
 from vrl_jax.algorithms.core.axes import AXIS, AxisName
 from vrl_jax.algorithms.core.buffers import check_buffers, communicate_buffers
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
+from vrl_jax.algorithms.core.exchange import Exchange, from_models, leaf_mask, with_exchange
 from vrl_jax.algorithms.core.linearity import require_linear
 from vrl_jax.algorithms.core.precision import cast_like, subtract_correction, wide_zeros
 from vrl_jax.algorithms.core.probe import divide_by_response, probe_leaves, probe_step, reset_probe
@@ -113,7 +114,7 @@ def vrl_sgd(
     def new_delta(has_delta, delta, m, x, response):
       return delta + divide_by_response(m - x.astype(m.dtype), response) if has_delta else delta
 
-    has_delta = _full_mask(corrected, params)
+    has_delta = leaf_mask(corrected, params)
     delta = jax.tree.map(new_delta, has_delta, state.delta, mean, params, state.response)
     params = cast_like(mean, params)
     # Buffers that are equal on all workers cancel in x̂ - x_i, so the probe restarts without any.
@@ -121,14 +122,11 @@ def vrl_sgd(
     inner_state = communicate_buffers(buffers, inner, params, state.inner, axis_name)
     return params, VRLSGDState(inner_state, delta, probe, probe_leaves(params, 0))
 
-  return Algorithm(
+  algorithm = Algorithm(
     transform=optax.GradientTransformationExtraArgs(init, update),
     communicate=communicate,
     consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=lambda state: state.delta,
   )
-
-
-def _full_mask(mask, params):
-  mask = mask(params) if callable(mask) else mask
-  return jax.tree.map(lambda m, part: jax.tree.map(lambda _: bool(m), part), mask, params)
+  parts = Exchange(inner, axis_name, correction=from_models(), corrected=corrected)
+  return with_exchange(algorithm, parts) if buffers == 'keep' else algorithm

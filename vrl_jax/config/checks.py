@@ -48,6 +48,19 @@ def number(
   return check
 
 
+def one_of_numbers(*allowed: int) -> Callable[[str, int], None]:
+  """Returns a check for one of some integers.
+
+  >>> one_of_numbers(4, 8, 32)('bits', 8)
+  """
+
+  def check(name, value):
+    if isinstance(value, bool) or value not in allowed:
+      raise UserError(f'{name}={value!r}, must be one of {", ".join(map(str, allowed))}')
+
+  return check
+
+
 def finite(name: str, value: float) -> None:
   """A check for finite numbers.
 

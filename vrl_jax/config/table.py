@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of, step_range
+from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of, one_of_numbers, step_range
 from vrl_jax.config.factories import mapping
 from vrl_jax.errors import UserError
 
@@ -128,6 +128,15 @@ FIELDS = (
       ('s_sgd',),
     ),
     ('max_period', None, int, 'the period doubles as the loss falls, up to this', integer(1), ('s_sgd',)),
+    ('fragments', 1, int, 'pieces in which the model is sent, at different times of the period', integer(1, bits=16)),
+    ('delay', 0, int, 'local steps that a transfer may take, while the workers go on', integer(0, bits=16)),
+    (
+      'bits',
+      32,
+      int,
+      'bits per number that is sent: 8 or 4, or 32 for the floats themselves',
+      one_of_numbers(4, 8, 32),
+    ),
     ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
     ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
     (

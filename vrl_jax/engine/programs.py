@@ -62,15 +62,15 @@ def make_programs(
     workers_at_once,
     single_worker_period=_scanned(tile_updates(new_state, tile_bytes)),
   )
-  communicate, consensus = _communicate(algorithm, batch_stats), make_consensus(algorithm, batch_stats)
+  parts, consensus = _parts(algorithm, batch_stats), make_consensus(algorithm, batch_stats)
 
   def mapped(worker, *in_axes):
     return placement.pmap(jax.vmap(worker, in_axes, axis_name=AXIS), donate_argnums=0)
 
   return {
-    'run': mapped(_run(period, communicate), 0, None, None, 0, None),
-    'measure': mapped(_measure(algorithm, step, communicate), 0, None, None, 0),
-    'trace': mapped(_trace(algorithm, step, communicate, consensus), 0, None, None, 0),
+    'run': mapped(_run(period, parts), 0, None, None, 0, None),
+    'measure': mapped(_measure(algorithm, step, parts), 0, None, None, 0),
+    'trace': mapped(_trace(algorithm, step, parts, consensus), 0, None, None, 0),
     'consensus': placement.pmap(_first_of(jax.vmap(consensus, axis_name=AXIS))),
   }
 
@@ -111,20 +111,41 @@ def _scanned(step):
   return period
 
 
-def _communicate(algorithm, policy):
+def _parts(algorithm, policy):
+  """`(items of a round) -> [(items, communicate)]`: the local steps up to each communication, mostly all of them."""
+
+  def parts(items):
+    length = jax.tree.leaves(items)[0].shape[0]
+    plan = dict(algorithm.communications(length))
+    plan.setdefault(length, lambda params, opt_state: (params, opt_state))
+    starts = [0, *plan]
+    return [
+      (_slice(items, start, end, length), _communicate(function, policy if end == length else None))
+      for start, (end, function) in zip(starts, plan.items())
+    ]
+
+  return parts
+
+
+def _slice(items, start, end, length):
+  return items if (start, end) == (0, length) else jax.tree.map(lambda x: x[start:end], items)
+
+
+def _communicate(function, policy):
   def communicate(state):
-    params, opt_state = algorithm.communicate(state.params, state.opt_state)
+    params, opt_state = function(state.params, state.opt_state)
     stats = communicate_stats(policy, state.batch_stats, AXES)
     return state._replace(params=params, opt_state=opt_state, batch_stats=stats)
 
   return communicate
 
 
-def _run(period, communicate):
+def _run(period, parts):
   def run(state, data, frozen, items, rounds):
     def one_round(r, state):
-      round_items = jax.tree.map(lambda x: x[r], items)
-      return communicate(period(state, data, frozen, lax.axis_index(AXES), round_items))
+      for some, communicate in parts(jax.tree.map(lambda x: x[r], items)):
+        state = communicate(period(state, data, frozen, lax.axis_index(AXES), some))
+      return state
 
     # The number of rounds is an operand: however rounds are grouped, the program and the bits are the same.
     state = lax.fori_loop(0, rounds, one_round, state)
@@ -133,7 +154,7 @@ def _run(period, communicate):
   return run
 
 
-def _measure(algorithm, step, communicate):
+def _measure(algorithm, step, parts):
   def measure(state, data, frozen, items):
     def body(carry, item):
       return step(carry[0], data, frozen, worker, item), None
@@ -141,7 +162,10 @@ def _measure(algorithm, step, communicate):
     worker = lax.axis_index(AXES)
     zeros = jax.eval_shape(lambda: step(state, data, frozen, worker, jax.tree.map(lambda x: x[0, 0], items))[1])
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), zeros)
-    (state, direction), _ = lax.scan(body, (state, zeros), jax.tree.map(lambda x: x[0], items))
+    *before, (last, communicate) = parts(jax.tree.map(lambda x: x[0], items))
+    for some, communicate_inside in before:
+      state = communicate_inside(lax.scan(body, (state, zeros), some)[0][0])
+    (state, direction), _ = lax.scan(body, (state, zeros), last)
     metrics = round_metrics(algorithm, state, direction)
     state = communicate(state)
     return state._replace(loss_sum=jnp.zeros_like(state.loss_sum)), metrics
@@ -149,7 +173,7 @@ def _measure(algorithm, step, communicate):
   return measure
 
 
-def _trace(algorithm, step, communicate, consensus):
+def _trace(algorithm, step, parts, consensus):
   def trace(state, data, frozen, items):
     def body(state, item):
       state, direction = step(state, data, frozen, lax.axis_index(AXES), item)
@@ -157,9 +181,12 @@ def _trace(algorithm, step, communicate, consensus):
       state = state._replace(loss_sum=jnp.zeros_like(state.loss_sum))
       return state, (metrics, consensus(state.params, state.opt_state, state.batch_stats))
 
-    state, (metrics, models) = lax.scan(body, state, jax.tree.map(lambda x: x[0], items))
-    state = communicate(state)
-    last = consensus(state.params, state.opt_state, state.batch_stats)
-    return state, (metrics, jax.tree.map(lambda steps, x: steps.at[-1].set(x), models, last))
+    traced = []
+    for some, communicate in parts(jax.tree.map(lambda x: x[0], items)):
+      state, (metrics, models) = lax.scan(body, state, some)
+      state = communicate(state)
+      last = consensus(state.params, state.opt_state, state.batch_stats)
+      traced.append((metrics, jax.tree.map(lambda steps, x: steps.at[-1].set(x), models, last)))
+    return state, traced[0] if len(traced) == 1 else jax.tree.map(lambda *xs: jnp.concatenate(xs), *traced)
 
   return trace

@@ -19,6 +19,7 @@ import ml_collections
 import numpy as np
 
 from vrl_jax.accounting.hlo import Collective, collectives
+from vrl_jax.accounting.traffic import traffic
 from vrl_jax.algorithms import ALGORITHMS
 from vrl_jax.cli.flags import parse
 from vrl_jax.config.algorithms import algorithm_options
@@ -38,10 +39,11 @@ class RoundCommunication(NamedTuple):
     period: k.
     parameters: the size of the model in bytes.
     in_steps: the collectives of each local step.
-    overlapping: the collectives of the round that do not depend on its local steps.
-    after_steps: the collectives of the round that depend on its local steps.
+    overlapping: the collectives of the round that can run at the same time as some of its local steps.
+    after_steps: the other collectives of the round.
     formula: the bytes of a round according to `vrl_jax.accounting.traffic`, which does not compile.
-    sent: the bytes that a worker sends with ring all-reduces.
+    sent: the bytes that a worker sends with ring all-reduces, if it has its own device.
+    devices: the number of devices.
 
   >>> sums = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
   >>> RoundCommunication('vrl_sgd', 20, 400, [], [], after_steps=sums, formula=400, sent=700).compiled
@@ -58,13 +60,14 @@ class RoundCommunication(NamedTuple):
   after_steps: list[Collective]
   formula: int
   sent: int
+  devices: int = 2
 
   @property
   def compiled(self) -> int:
-    """The bytes of a round in the compiled program."""
-    per_step = sum(c.bytes for c in self.in_steps)
-    per_round = sum(c.bytes for c in self.overlapping + self.after_steps)
-    return self.period * per_step + per_round
+    """The bytes of a round in the compiled program; an all-to-all and an all-gather count half of what they move."""
+    per_step = sum(c.reduced(self.devices) for c in self.in_steps)
+    per_round = sum(c.reduced(self.devices) for c in self.overlapping + self.after_steps)
+    return round(self.period * per_step + per_round)
 
 
 def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication:
@@ -110,16 +113,22 @@ def read_round(
     raise UserError('the backend does not show the compiled program: run with JAX_PLATFORMS=cpu')
   found = collectives(text)
   in_round = [c for c in found if c.loops < 2]
-  traffic = experiment.traffic
+  sends, number = experiment.traffic, len(experiment.placement.devices)
+  formula = period * (sends.per_step + sends.to_neighbours) + sends.per_round
+  if config.bits < 32:
+    with jax.enable_x64(config.x64):
+      counted = [traffic(experiment.algorithm, experiment.model.params, config.workers, d) for d in (number, None)]
+    formula += counted[0].per_round - counted[1].per_round
   return RoundCommunication(
     algorithm=config.algorithm,
     period=period,
     parameters=sum(x.nbytes for x in jax.tree.leaves(experiment.model.params)),
     in_steps=[c for c in found if c.loops >= 2],
-    overlapping=[c for c in in_round if not c.needs_loop],
-    after_steps=[c for c in in_round if c.needs_loop],
-    formula=period * (traffic.per_step + traffic.to_neighbours) + traffic.per_round,
-    sent=traffic.ring_bytes(period, 1, config.workers),
+    overlapping=[c for c in in_round if c.loops_beside],
+    after_steps=[c for c in in_round if not c.loops_beside],
+    formula=formula,
+    sent=sends.ring_bytes(period, 1, config.workers),
+    devices=number,
   )
 
 

@@ -8,11 +8,12 @@ import jax
 import jax.extend.core
 import ml_collections
 
-from vrl_jax.algorithms import Algorithm, precede
+from vrl_jax.algorithms import Algorithm, overlapped, precede, quantised, streaming
 from vrl_jax.algorithms.core.axes import AXES, OnDevice
 from vrl_jax.config.algorithms import algorithm_factory, algorithm_options, own_fields
 from vrl_jax.config.dotted import is_dotted, user_code
 from vrl_jax.config.optimizers import clipping, inner_optimizer
+from vrl_jax.engine.periods import Periods
 from vrl_jax.errors import UserError
 from vrl_jax.tasks.task import task_fields, task_names
 
@@ -40,7 +41,39 @@ def make_algorithm(config: ml_collections.ConfigDict, steps: int) -> Algorithm:
   if not isinstance(algorithm, Algorithm):
     kind = type(algorithm).__name__
     raise UserError(f'algorithm={config.algorithm!r} returns a {kind}, must return a vrl_jax.Algorithm')
+  algorithm = _sent(config, algorithm)
   return precede(clipping(config), algorithm) if config.clip_norm else algorithm
+
+
+def _sent(config, algorithm):
+  """The algorithm with the config's way of sending models."""
+  for field, off, combinator in (('fragments', 1, streaming), ('delay', 0, overlapped), ('bits', 32, quantised)):
+    if config[field] != off:
+      try:
+        algorithm = combinator(algorithm, config[field])
+      except ValueError as error:
+        raise UserError(f'{field}={config[field]} with algorithm={config.algorithm!r}: {error}') from error
+  return algorithm
+
+
+def check_delay(config: ml_collections.ConfigDict, periods: Periods) -> None:
+  """Raises UserError if transfers would take longer than there is until the next one.
+
+  >>> from vrl_jax.config.fields import default_config
+  >>> from vrl_jax.engine.periods import make_periods
+  >>> config = default_config()
+  >>> config.update(fragments=4, delay=6)
+  >>> check_delay(config, make_periods(steps=100, period=20))
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: delay=6 with period=20 and fragments=4, must be at most 5, when the next transfer starts
+  """
+  longest = max([periods.period, periods.max_period or 0, *(period for _, period in periods.stages)])
+  if config.delay > longest // config.fragments:
+    raise UserError(
+      f'delay={config.delay} with period={longest} and fragments={config.fragments}, must be at most '
+      f'{longest // config.fragments}, when the next transfer starts'
+    )
 
 
 def check_option_names(config: ml_collections.ConfigDict) -> None:

@@ -27,7 +27,7 @@ from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task
 from vrl_jax.training import fingerprint
-from vrl_jax.training.algorithm import check_algorithm, check_option_names, make_algorithm
+from vrl_jax.training.algorithm import check_algorithm, check_delay, check_option_names, make_algorithm
 from vrl_jax.training.initial_weights import initial_model
 
 
@@ -163,6 +163,7 @@ def make_experiment(
     stages=config.period_stages,
     max_period=config.max_period,
   )
+  check_delay(config, periods)
   params = jax.eval_shape(task.init, jax.random.key(config.seed))
   if algorithm is None:
     check_option_names(config)

@@ -14,6 +14,7 @@ _NOT_A_TRANSFORM = (
 
 Params = Any
 State = Any
+Plan = tuple[tuple[int, Callable[[Params, State], tuple[Params, State]]], ...]
 
 
 class Algorithm(NamedTuple):
@@ -33,6 +34,11 @@ class Algorithm(NamedTuple):
     consensus: `(params, state) -> params`, the model to evaluate or export; it has no side effects.
     correction: `(state) -> pytree like params`, the correction that `transform.update` subtracts from the gradient.
     participation: the fraction of the workers that send at each communication; used for accounting only.
+    plan: `(period) -> ((step, function), ...)`, for an algorithm that also communicates inside a period: the functions
+      `(params, state) -> (params, state)` to call after these local steps (1 is the first, `period` the last) of a
+      period of this length; None calls `communicate` after the last. `communicate` does all of it at once.
+    exchange: what :func:`vrl_jax.streaming`, :func:`vrl_jax.overlapped` and :func:`vrl_jax.quantised` need to know of
+      the algorithm; None if they cannot be applied to it.
 
   >>> import jax, jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.local_sgd(optax.sgd(0.5), axis_name='w')
@@ -49,6 +55,12 @@ class Algorithm(NamedTuple):
   consensus: Callable[[Params, State], Params]
   correction: Callable[[State], Params]
   participation: float = 1.0
+  plan: Callable[[int], Plan] | None = None
+  exchange: Any = None
+
+  def communications(self, period: int) -> Plan:
+    """What to call after which local step of a period of this length."""
+    return self.plan(period) if self.plan else ((period, self.communicate),)
 
   @property
   def init(self) -> NoReturn:

@@ -1,0 +1,43 @@
+"""Less to send, and nothing to wait for: VRL-SGD in fragments, with a delay, and with 8 and 4 bits per number.
+
+python launch.py --config configs/figures/less_to_send.py --config.data_dir=DATA --workdir runs/less_to_send
+python launch.py --config configs/figures/less_to_send.py:diloco --config.data_dir=DATA   # the same with DiLoCo
+python launch.py --config configs/figures/less_to_send.py:four_bits --config.data_dir=DATA   # only with and without
+
+LeNet on MNIST, non-identical data, k = 20: the model in 4 fragments, one every 5 steps, each of which may take 5 steps.
+The train loss is drawn against the bytes sent per worker. RESULTS.md has the results.
+"""
+
+import vrl_jax
+from vrl_jax.errors import UserError
+
+FRAGMENTS, DELAY = 4, 5
+WAYS = {
+  '': {},
+  ', 4 fragments': {'fragments': FRAGMENTS},
+  ', 5 steps of delay': {'delay': DELAY},
+  ', 8 bits': {'bits': 8},
+  ', 4 bits': {'bits': 4},
+  ', all, 4 bits': {'fragments': FRAGMENTS, 'delay': DELAY, 'bits': 4},
+}
+FOUR_BITS = {'': {}, ', 4 bits, 4 fragments': {'fragments': FRAGMENTS, 'bits': 4}}
+VARIANTS = {
+  '': ('VRL-SGD', 'vrl_sgd', WAYS),
+  'diloco': ('DiLoCo', 'diloco', WAYS),
+  'four_bits': ('VRL-SGD', 'vrl_sgd', FOUR_BITS),
+}
+
+
+def get_config(variant=''):
+  if variant not in VARIANTS:
+    raise UserError(f'unknown variant {variant!r}, must be one of {", ".join(filter(None, VARIANTS))}')
+  name, algorithm, ways = VARIANTS[variant]
+  config = vrl_jax.load_config('lenet_mnist')
+  config.title = f'LeNet on MNIST, non-identical: {name} with less to send'
+  config.algorithm = algorithm
+  config.sweep = tuple({'name': name + way, **fields} for way, fields in ways.items())
+  config.figure = (
+    {'name': 'loss_bytes', 'y': 'train_loss', 'x': 'bytes_communicated', 'log_y': True},
+    {'name': 'loss', 'y': 'train_loss', 'x': 'epoch', 'log_y': True},
+  )
+  return config
