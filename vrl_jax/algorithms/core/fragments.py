@@ -14,6 +14,7 @@ Pieces = list[Any]
 def bounds(params: Params, fragments: int) -> list[list[tuple[int, int] | None]]:
   """For each fragment and each leaf, the first and last element (exclusive) of the leaf in the fragment, or None.
 
+  >>> import jax.numpy as jnp
   >>> bounds({'kernel': jnp.zeros((2, 3)), 'bias': jnp.zeros(2)}, fragments=2)  # the leaves are bias and kernel
   [[(0, 2), (0, 2)], [None, (2, 6)]]
   """
@@ -37,6 +38,7 @@ def bounds(params: Params, fragments: int) -> list[list[tuple[int, int] | None]]
 def take(tree: Params, piece_bounds: Sequence[tuple[int, int] | None]) -> Pieces:
   """The pieces of one fragment; the leaves of `tree` have the sizes of the parameters.
 
+  >>> import jax.numpy as jnp
   >>> take([jnp.arange(2), jnp.arange(6).reshape(2, 3)], [None, (2, 6)])
   [None, Array([2, 3, 4, 5], dtype=int32)]
   """
@@ -47,6 +49,7 @@ def take(tree: Params, piece_bounds: Sequence[tuple[int, int] | None]) -> Pieces
 def put(tree: Params, piece_bounds: Sequence[tuple[int, int] | None], pieces: Pieces) -> Params:
   """`tree` with the pieces of one fragment.
 
+  >>> import jax.numpy as jnp
   >>> put([jnp.zeros(2), jnp.zeros((2, 3))], [None, (2, 6)], [None, jnp.ones(4)])[1].tolist()
   [[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]]
   """
@@ -67,6 +70,7 @@ def _put(x, piece_bounds, piece):
 def take_number(tree: Params, fragment: int, piece_bounds: Sequence[tuple[int, int] | None]) -> Pieces:
   """Like `take`, of a tree with one number per fragment and leaf, [fragments, 1, ...].
 
+  >>> import jax.numpy as jnp
   >>> take_number([jnp.array([3.0, 4.0]), jnp.array([[[5.0]], [[6.0]]])], 1, [None, (2, 6)])
   [None, Array([6.], dtype=float32)]
   """
@@ -77,6 +81,7 @@ def take_number(tree: Params, fragment: int, piece_bounds: Sequence[tuple[int, i
 def put_number(tree: Params, fragment: int, pieces: Pieces) -> Params:
   """Like `put`, of a tree with one number per fragment and leaf.
 
+  >>> import jax.numpy as jnp
   >>> put_number([jnp.zeros(2), jnp.zeros((2, 1))], 1, [None, jnp.ones(1)])[1].tolist()
   [[0.0], [1.0]]
   """

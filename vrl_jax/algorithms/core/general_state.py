@@ -17,6 +17,7 @@ class OpenWindow(NamedTuple):
     gradients: the sum of the gradients.
     count: int32, the number of local steps, one per fragment.
 
+  >>> import jax.numpy as jnp
   >>> OpenWindow(response=(), since=(), own=(), gradients=(), count=jnp.zeros(4, jnp.int32)).count.tolist()
   [0, 0, 0, 0]
   """
@@ -43,7 +44,7 @@ class GeneralState(NamedTuple):
     probe: the state of the inner optimizer that gets the constant gradient 1; the same on every worker.
     shadow: the state of the inner optimizer that gets Δ, per worker; () if it has no memory.
 
-  >>> import vrl_jax
+  >>> import jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.streaming(vrl_jax.local_sgd(optax.sgd(0.1)), fragments=2)
   >>> algorithm.transform.init(jnp.ones(2)).agreed.tolist()
   [1.0, 1.0]
@@ -70,7 +71,7 @@ class Transfers(NamedTuple):
     gradient: the mean of the gradients, per worker.
     begun: int32, the number of transfers so far, one per fragment.
 
-  >>> import vrl_jax
+  >>> import jax.numpy as jnp, optax, vrl_jax
   >>> algorithm = vrl_jax.overlapped(vrl_jax.local_sgd(optax.sgd(0.1)), delay=2)
   >>> algorithm.transform.init(jnp.ones(2)).transfer.start.tolist()
   [1.0, 1.0]
