@@ -84,8 +84,7 @@ def run_sweep(
   consistency.require_same(fingerprint.run_fields(config))
   algorithms = algorithms or {}
   runs = sweep_runs(config, algorithms)
-  for spec in config.get('figure', ()):
-    check_spec(spec)
+  figures = sweep_figures(config)
   folders = processes.from_main(lambda: run_folders([name for name, _ in runs], directory))
   for name, run_config in runs:
     _named(name, lambda run: validate(run, given_algorithm=run.algorithm in algorithms), run_config)
@@ -102,8 +101,8 @@ def run_sweep(
     if processes.is_main():
       check_keeps_runs(list(folders), directory)
       remove_abandoned(directory)
-      title, figure = config.get('title') or config.task, [dict(spec) for spec in config.get('figure', ())]
-      write_index(sweep_entries(config), folders, directory, title=title, figure=figure)
+      title = config.get('title') or config.task
+      write_index(sweep_entries(config), folders, directory, title=title, figure=figures)
     for number, (name, run_config) in enumerate(runs, 1):
       print(f'[{number}/{len(runs)}] {name}')
       try:
@@ -157,6 +156,19 @@ def is_sweep(config: ml_collections.ConfigDict) -> bool:
   True
   """
   return bool(config.get('sweep') or config.get('seeds'))
+
+
+def sweep_figures(config: ml_collections.ConfigDict) -> list[dict[str, Any]]:
+  """The specs of the report's figures; raises UserError if one is wrong whatever the runs are.
+
+  >>> config = ml_collections.ConfigDict({'figure': ({'x': 'step'}, ml_collections.ConfigDict({'x': 'epoch'}))})
+  >>> sweep_figures(config)
+  [{'x': 'step'}, {'x': 'epoch'}]
+  """
+  specs = [dict(s) if isinstance(s, ml_collections.ConfigDict) else s for s in config.get('figure', ())]
+  for spec in specs:
+    check_spec(spec)
+  return [dict(spec) for spec in specs]
 
 
 def sweep_entries(config: ml_collections.ConfigDict) -> list[dict[str, Any]]:
