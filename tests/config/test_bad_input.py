@@ -215,6 +215,11 @@ def test_config_files(case, tmp_path, capfd):
   refused([f'--config={tmp_path}/bad.py', f'--workdir={tmp_path}/run'], message, tmp_path, capfd)
 
 
+def test_epochs_of_too_many_steps(tmp_path, capfd):
+  arguments = ['--config=lenet_mnist', '--config.dataset=mnist_5k', '--config.epochs=1e9', f'--workdir={tmp_path}/run']
+  refused(arguments, 'epochs=1e+09 is 15000000000 steps, must be less than 2^31', tmp_path, capfd)
+
+
 def test_a_bad_field_as_a_process(tmp_path):
   status, out, err = launch(tmp_path / 'run', '--config.period=0')
   assert (status, out) == (2, f'workdir: {tmp_path / "run"}\n')
