@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vrl_jax
+from vrl_jax.jaxprs import jaxprs_in
 from vrl_jax.models.lenet import LeNet
 from vrl_jax.models.mlp import MLP
 from vrl_jax.models.textcnn import TextCNN
@@ -63,7 +64,7 @@ def products(task, fun=None):
     for equation in jaxpr.eqns:
       if equation.primitive.name in ('dot_general', 'conv_general_dilated'):
         found.append((equation.outvars[0].aval.dtype.name, equation.params['precision']))
-      for inner in jax.extend.core.jaxprs_in_params(equation.params):
+      for inner in jaxprs_in(equation):
         visit(inner)
 
   args = arguments(task)

@@ -5,7 +5,6 @@ import inspect
 from typing import Any
 
 import jax
-import jax.extend.core
 import ml_collections
 
 from vrl_jax.algorithms import Algorithm, overlapped, precede, quantised, streaming
@@ -15,6 +14,7 @@ from vrl_jax.config.dotted import is_dotted, user_code
 from vrl_jax.config.optimizers import clipping, inner_optimizer
 from vrl_jax.engine.periods import Periods
 from vrl_jax.errors import UserError
+from vrl_jax.jaxprs import jaxprs_in
 from vrl_jax.tasks.task import task_fields, task_names
 
 
@@ -158,7 +158,7 @@ def axes_of_collectives(jaxpr: Any) -> list[str]:
   for equation in jaxpr.eqns:
     axes = equation.params.get('axes', equation.params.get('axis_name'))
     found += [axis for axis in (axes if isinstance(axes, tuple) else (axes,)) if isinstance(axis, str)]
-    for sub in jax.extend.core.jaxprs_in_params(equation.params):
+    for sub in jaxprs_in(equation):
       found += axes_of_collectives(sub)
   return found
 
