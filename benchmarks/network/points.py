@@ -24,6 +24,15 @@ from benchmarks.network import RESULTS, ROOT, namespaces, report, runs
 from vrl_jax.accounting import cost_model
 
 ALGORITHMS = ('s_sgd', 'local_sgd', 'vrl_sgd', 'cocod_sgd')
+VARIANTS = {
+  'vrl_sgd_fragments': ('--config.fragments=4',),
+  'vrl_sgd_delay': ('--config.fragments=4', '--config.delay=5'),
+  'vrl_sgd_8_bits': ('--config.bits=8',),
+  'vrl_sgd_4_bits': ('--config.bits=4',),
+  'vrl_sgd_all': ('--config.fragments=4', '--config.delay=5', '--config.bits=4'),
+}
+"""VRL-SGD with less to send; measured only if they are named, and stored in a file of their own."""
+LESS_TO_SEND = RESULTS.with_name('network_less_to_send.json')
 BANDWIDTHS = (1e7, 1e8, 1e9, None)
 HOSTS, WORKERS, BATCH, PERIOD = 2, 8, 32, 20
 _S_SGD_PERIOD = 2  # has no effect on S-SGD, but makes a run of four rounds short
@@ -205,7 +214,8 @@ def _round(algorithm):
 
 
 def _flags(task, algorithm):
-  return [f'--config={task.config}', *task.flags, f'--config.algorithm={algorithm}']
+  name, flags = ('vrl_sgd', VARIANTS[algorithm]) if algorithm in VARIANTS else (algorithm, ())
+  return [f'--config={task.config}', *task.flags, f'--config.algorithm={name}', *flags]
 
 
 def _store(point):
@@ -213,7 +223,7 @@ def _store(point):
   setting = ('task', 'algorithm', 'bandwidth', 'hosts', 'devices', 'workers')
   key = lambda one: ('loss' in one, *(one[name] for name in setting))
   RESULTS.parent.mkdir(exist_ok=True)
-  with open(RESULTS, 'a+') as file:
+  with open(LESS_TO_SEND if point['algorithm'] in VARIANTS else RESULTS, 'a+') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     file.seek(0)
     stored = json.loads(file.read() or '{"points": []}')['points']

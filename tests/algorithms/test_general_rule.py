@@ -29,7 +29,11 @@ COMBINATIONS = [
   for fragments, delay, bits in itertools.product((1, 4), (0, 2), (32, 8, 4))
   if (fragments, delay, bits) != (1, 0, 32)
 ]
-every_combination = pytest.mark.parametrize('sending', COMBINATIONS, ids=lambda s: f'{s.fragments}-{s.delay}-{s.bits}')
+SHORT = {(4, 0, 32), (1, 2, 32), (1, 0, 8), (4, 2, 4)}
+every_combination = pytest.mark.parametrize(
+  'sending',
+  [pytest.param(s, marks=() if s[:3] in SHORT else pytest.mark.slow, id=f'{s[0]}-{s[1]}-{s[2]}') for s in COMBINATIONS],
+)
 ALL = Sending(fragments=4, delay=2, bits=4, block=4)
 BETA, ALPHA = 0.5, 0.7
 

@@ -23,6 +23,21 @@ def test_table_has_a_row_for_every_setting(capsys):
   assert 'N ≤ 39 for Local SGD, 62 for VRL-SGD' in foot
 
 
+def test_less_to_send_in_the_last_column(capsys):
+  setting = ['--workers', '8', '--parameters', '1e9', '--latency', '0']
+  assert cost.main([*setting, '--fragments', '4', '--delay', '1', '--bits', '8']) == 0
+  _, titles, row, *_ = capsys.readouterr().out.splitlines()
+  assert 'k = 20, F = 4, τ = 1, 8 bits' in titles
+  # A byte and the 32 bits of 256 scales for each number; each of 4 transfers hides behind a step.
+  step, ring = 0.24576, 2 * 7 / 8 * 1e9 * (8 + 32 / 256) / 1e10 * 1514 / 1448
+  assert row.split()[-1] == f'{1 + 4 * (ring / 4 - step) / (20 * step):.2f}'
+  assert cost.main([*setting, '--fragments', '4', '--delay', '9', '--bits', '4']) == 0
+  assert capsys.readouterr().out.splitlines()[2].split()[-1] == '1.00'
+  with pytest.raises(SystemExit):
+    cost.main(['--delay', '-1'])
+  assert "'-1', must be an integer of at least 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('main, flags', [(cost.main, []), (period.main, ['--steps=100'])])
 @pytest.mark.parametrize('value', ['0', '-3', 'many', 'nan', '2.5'])
 def test_bad_numbers_are_reported_in_one_line(main, flags, value, capsys):

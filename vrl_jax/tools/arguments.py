@@ -68,6 +68,15 @@ def positive_int(text: str) -> int:
   return int(_number(text, lambda value: value >= 1 and value == int(value), 'an integer of at least 1'))
 
 
+def nonnegative_int(text: str) -> int:
+  """An integer of at least 0; also in the form 1e6.
+
+  >>> nonnegative_int('0')
+  0
+  """
+  return int(_number(text, lambda value: value >= 0 and value == int(value), 'an integer of at least 0'))
+
+
 def positive_float(text: str) -> float:
   """A finite number greater than 0.
 

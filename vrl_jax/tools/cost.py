@@ -19,10 +19,19 @@ from vrl_jax.accounting.cost_model import (
   Network,
   fastest_all_reduce,
   period_for_share,
+  ring_seconds,
   round_seconds,
 )
 from vrl_jax.accounting.traffic import Traffic
-from vrl_jax.tools.arguments import ArgumentParser, nonnegative_float, positive_float, positive_int, reports_errors
+from vrl_jax.algorithms.core.quantisation import Quantiser
+from vrl_jax.tools.arguments import (
+  ArgumentParser,
+  nonnegative_float,
+  nonnegative_int,
+  positive_float,
+  positive_int,
+  reports_errors,
+)
 
 WORKERS = (8, 16, 32, 64, 512, 4096)
 PARAMETERS = (1e6, 1e8, 1e10)
@@ -40,6 +49,9 @@ class Setting(NamedTuple):
     batch: b, examples (tokens, for a language model) per worker and step.
     flops: F, floating-point operations per second of one device.
     period: k in the last column.
+    fragments: F in the last column.
+    delay: τ in the last column.
+    bits: per number that is sent, in the last column.
 
   >>> slow = Setting(steps=1_000_000, bandwidth=1e9, latency=1e-4, batch=32, flops=1e12, period=20)
   >>> slow._replace(bandwidth=10e9).bandwidth / slow.bandwidth
@@ -52,6 +64,9 @@ class Setting(NamedTuple):
   batch: int
   flops: float
   period: int
+  fragments: int = 1
+  delay: int = 0
+  bits: int = 32
 
 
 def table(setting: Setting, workers: Sequence[int] = WORKERS, parameters: Sequence[float] = PARAMETERS) -> str:
@@ -65,7 +80,7 @@ def table(setting: Setting, workers: Sequence[int] = WORKERS, parameters: Sequen
     f'T = {setting.steps:,} steps, {setting.bandwidth / 1e9:g} Gbit/s, {setting.latency * 1e6:g} µs, '
     f'b = {setting.batch:,}, F = {setting.flops:.3g} flop/s, {_BYTES} bytes a parameter, one device per worker'
   )
-  titles = ['N', 'P', 'step s', 'all-reduce s', 'k for 10 %', 'S-SGD', 'Local SGD', 'VRL-SGD', f'k = {setting.period}']
+  titles = ['N', 'P', 'step s', 'all-reduce s', 'k for 10 %', 'S-SGD', 'Local SGD', 'VRL-SGD', _last_title(setting)]
   rows = [titles, *(_row(setting, n, p) for n in workers for p in parameters)]
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = ['  '.join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
@@ -77,6 +92,20 @@ def table(setting: Setting, workers: Sequence[int] = WORKERS, parameters: Sequen
     f'{_max_workers(setting.steps, 2 / 3):.0f} for VRL-SGD.'
   )
   return '\n'.join([head, *lines, foot])
+
+
+def _last_title(setting):
+  ways = ((setting.fragments > 1, f'F = {setting.fragments}'), (setting.delay, f'τ = {setting.delay}'))
+  bits = (setting.bits < 32, f'{setting.bits} bits')
+  return ', '.join([f'k = {setting.period}', *(text for shown, text in (*ways, bits) if shown)])
+
+
+def _less_to_send(setting, payload, step, network, all_reduce):
+  """The time of a round of the last column, relative to its steps."""
+  if setting.bits < 32:  # an all-to-all and an all-gather have the messages of a ring
+    payload, all_reduce = payload * (setting.bits + 32 / Quantiser(setting.bits).block) / 32, ring_seconds
+  ways = {'fragments': setting.fragments, 'delay': setting.delay, 'all_reduce': all_reduce}
+  return round_seconds(Traffic(0, round(payload)), setting.period, step, network, **ways) / (setting.period * step)
 
 
 def _max_workers(steps, exponent):
@@ -100,7 +129,8 @@ def _row(setting, workers, parameters):
     return f'k = {period}: {_short(slower(period))}'
 
   enough = period_for_share(_SHARE, step, seconds)
-  slow = [_short(slower(1)), at_bound('local_sgd'), at_bound('vrl_sgd'), _short(slower(setting.period))]
+  slow = [_short(slower(1)), at_bound('local_sgd'), at_bound('vrl_sgd')]
+  slow.append(_short(_less_to_send(setting, payload, step, network, ALL_REDUCES[name])))
   return [f'{workers:,}', _size(parameters), f'{step:.3g}', f'{seconds:.3g} {name}', f'{enough:,}', *slow]
 
 
@@ -156,6 +186,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--period', type=positive_int, default=20, metavar='k', help='period in the last column; default: %(default)s'
   )
+  parser.add_argument(
+    '--fragments', type=positive_int, default=1, metavar='F', help='pieces of the model, in the last column'
+  )
+  parser.add_argument(
+    '--delay', type=nonnegative_int, default=0, metavar='τ', help='steps that a transfer may take, in the last column'
+  )
+  parser.add_argument('--bits', type=int, choices=(4, 8, 32), default=32, help='per number sent, in the last column')
   args = parser.parse_args(argv)
   setting = Setting(*(getattr(args, name) for name in Setting._fields))
   print(table(setting, args.workers, args.parameters))
