@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
+from vrl_jax.data.class_table import class_table, format_class_table
+from vrl_jax.data.partition import PARTITIONS, Partition
 from vrl_jax.errors import UserError
 
 seeds = st.integers(0, 2**40)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vrl_jax.data.partition import PARTITIONS, UNEQUAL, Partition, class_table
+from vrl_jax.data.class_table import class_table
+from vrl_jax.data.partition import PARTITIONS, UNEQUAL, Partition
 from vrl_jax.data.stream import index_stream
 from vrl_jax.errors import UserError
 

@@ -13,7 +13,8 @@ from vrl_jax.accounting.traffic import Traffic, traffic, with_batch_stats
 from vrl_jax.algorithms import Algorithm
 from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.dotted import is_dotted
-from vrl_jax.data.partition import PARTITIONS, Partition, class_table, format_class_table
+from vrl_jax.data.class_table import class_table, format_class_table
+from vrl_jax.data.partition import PARTITIONS, Partition
 from vrl_jax.data.stream import index_stream
 from vrl_jax.engine.batch_stats import POLICIES
 from vrl_jax.engine.engine import Engine

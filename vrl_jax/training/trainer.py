@@ -232,12 +232,10 @@ class Trainer:
   def _raise_diverged(self, step: int, before: dict[str, Any] | None) -> None:
     last = f'last finite train loss {before["train_loss"]:.4g} at step {before["step"]}' if before else 'from the start'
     kept = f'; the checkpoint of step {self._saved_step} is kept' if self._saved_step else ''
-    config = self._config
-    rate = f'learning_rate={config.learning_rate:g}, ' if describes_algorithm(config) else ''
+    rate = f'learning_rate={self._config.learning_rate:g}, ' if describes_algorithm(self._config) else ''
     message = (
-      f'{self._directory.path}: {config.algorithm} diverged by step {step} ({rate}'
-      f'period={self._experiment.periods.period}; {last}): '
-      f'try a smaller learning_rate, a shorter period or clip_norm{kept}'
+      f'{self._directory.path}: {self._config.algorithm} diverged by step {step} ({rate}period='
+      f'{self._experiment.periods.period}; {last}): try a smaller learning_rate, a shorter period or clip_norm{kept}'
     )
     self._write_summary('diverged', message=message)
     processes.wait_for_all()
@@ -249,9 +247,8 @@ class Trainer:
 
   def _save_or_stop(self) -> None:
     """Between two dispatches: saves a checkpoint if one is due, and stops if a process has received a signal."""
-    every = self._config.checkpoint_every
+    every, minutes = self._config.checkpoint_every, self._config.checkpoint_minutes
     due = every and self._rounds // every > self._saved_rounds // every
-    minutes = self._config.checkpoint_minutes
     due = due or (minutes and time.monotonic() - self._saved_at >= 60 * minutes)
     self._stop_flag.set(self._stop.signum)
     due, signum = processes.from_main(lambda: (bool(due and self._saved_step < self._step), self._stop_flag.get()))
