@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from support.inprocess import shared_compilation_cache as shared_compilation_cache
 
 from vrl_jax.algorithms import vrl_sgd
 from vrl_jax.algorithms.core.axes import AXES
