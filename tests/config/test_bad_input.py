@@ -25,6 +25,7 @@ FIELDS = [
   ('delay=1000', 'must be at most'),
   ('bits=16', 'bits=16, must be one of 4, 8, 32'),
   ('compute_dtype=int8', "compute_dtype='int8', must be one of bfloat16, float32"),
+  ('matmul_precision=low', "matmul_precision='low', must be one of"),
   ('profile_steps=(5,2)', 'profile_steps=(5, 2), must be (first, last)'),
   ('first_period=one', 'first_period'),
   ('max_period=0', 'max_period=0, must be an integer of at least 1'),
