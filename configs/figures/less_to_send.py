@@ -5,7 +5,10 @@ python launch.py --config configs/figures/less_to_send.py:diloco --config.data_d
 python launch.py --config configs/figures/less_to_send.py:four_bits --config.data_dir=DATA   # only with and without
 
 LeNet on MNIST, non-identical data, k = 20: the model in 4 fragments, one every 5 steps, each of which may take 5 steps.
-The train loss is drawn against the bytes sent per worker. RESULTS.md has the results.
+The train loss is drawn against the bytes sent per worker.
+
+`:four_bits` with --config.epochs=30 and seed 0 ends at a train loss of 0.0413 with 151.6 MB sent per worker, and with 4 bits
+and 4 fragments at 0.0410 with 19.7 MB.
 """
 
 import vrl_jax

@@ -20,7 +20,6 @@ WITHOUT = {
   'cluster.supervisor.wait_for_jax_to_abort': 'waits for JAX to end the process',
   'tools.communication.read_round': 'needs a compiled round; the example of count_communication runs it',
   'training.trainer.Trainer': 'needs everything that train_and_evaluate, whose example runs it, opens',
-  'tools.communication.read_round': 'needs a compiled round; count_communication, whose example runs it, makes one',
   'tools.extract_features.inception_v3': 'needs Keras and weights',
 }
 
