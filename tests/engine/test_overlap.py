@@ -79,7 +79,9 @@ def test_the_collective_runs_in_another_thread(monkeypatch):
 def test_the_local_steps_have_no_collective():
   engine = make_engine(send('vrl_sgd', fragments=3, delay=2, bits=4), overlap=True)
   run(engine, lengths=[6], rounds=1)
-  collective = {key[0]: any(op in p.as_text() for op in ('all-to-all', 'all-reduce')) for key, p in engine._compiled.items()}
+  collective = {
+    key[0]: any(op in p.as_text() for op in ('all-to-all', 'all-reduce')) for key, p in engine._compiled.items()
+  }
   assert collective.pop('exchange')
   assert not any(collective.values()) and len(collective) > 3
 

@@ -47,8 +47,9 @@ def test_a_changed_summary_is_noticed(name, tmp_path):
   lines = '\n'.join(line for line in template.split('\n') if f' {name}' in line)
   in_text = document.fill(lines, tmp_path / 'summaries') != document.fill(lines)
   shown = [figure for summary, figure in document.figure_names(template) if summary == name]
-  files = [FIGURES / figures.file_name(read(name), figure) for figure in shown]
-  in_figure = [figures.stored_checksum(file) != figures.checksum(summaries.read(path)) for file in files]
+  files = [(FIGURES / figures.file_name(read(name), figure), figure) for figure in shown]
+  changed = summaries.read(path)
+  in_figure = [figures.stored_checksum(file) != figures.checksum(changed, figure) for file, figure in files]
   assert all(in_figure)
   # A grid of many runs has a figure but no table, so the changed number need not be in the text.
   assert in_text or (in_figure and f'{{{{table {name}}}}}' not in template)
@@ -103,10 +104,12 @@ def test_vrl_sgd_matches_s_sgd_and_the_others_do_not():
 
 def test_the_figures_are_up_to_date():
   shown = document.figure_names(TEMPLATE.read_text())
-  files = {figures.file_name(read(name), figure): name for name, figure in shown}
+  files = {figures.file_name(read(name), figure): (name, figure) for name, figure in shown}
   assert {path.name for path in FIGURES.iterdir()} == set(files)
-  for file, name in files.items():
-    assert figures.stored_checksum(FIGURES / file) == figures.checksum(read(name)), f'{file}: run `make results`'
+  for file, (name, figure) in files.items():
+    assert figures.stored_checksum(FIGURES / file) == figures.checksum(read(name), figure), (
+      f'{file}: run `make results`'
+    )
     assert (FIGURES / file).stat().st_size < 150_000
   assert sum(path.stat().st_size for path in SUMMARIES.iterdir()) < 1_500_000
 

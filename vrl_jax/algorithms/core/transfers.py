@@ -90,6 +90,15 @@ class Events(NamedTuple):
   end: Callable[[int], Arrival]
 
 
+def start_steps(period: int, fragments: int) -> list[int]:
+  """The steps of a period after which the fragments are sent: evenly spread, the last one at its end.
+
+  >>> start_steps(20, fragments=4), start_steps(5, fragments=2)
+  ([5, 10, 15, 20], [3, 5])
+  """
+  return [-(-period * (f + 1) // fragments) for f in range(fragments)]
+
+
 def plan(period: int, fragments: int, delay: int, events: Events) -> Plan:
   """What to call after which step of a period, see `Algorithm.plan`.
 
@@ -102,7 +111,7 @@ def plan(period: int, fragments: int, delay: int, events: Events) -> Plan:
   >>> [(step, moment.arrival is not None) for step, moment in steps]
   [(3, True), (10, False), (13, True), (20, False)]
   """
-  starts = [-(-period * (f + 1) // fragments) for f in range(fragments)]
+  starts = start_steps(period, fragments)
   if not delay:
     found = [(step, OfFragment(events.together, f)) for f, step in enumerate(starts)]
   else:
