@@ -61,15 +61,17 @@ def measure_all(
   hosts: Sequence[int],
   bandwidths: Sequence[float | None],
   ways: Sequence[str],
+  *,
+  rates: bool = False,
 ) -> None:
-  """Measures and stores the points."""
+  """Measures and stores the points; with `rates` only their times and bytes, from the same initial weights."""
   available = points.tasks()
   for count, name, bandwidth, algorithm, way in itertools.product(hosts, tasks, bandwidths, algorithms, ways):
     setting = WAYS[way].flags(algorithm)
-    reached = points.trajectory(name, available[name], setting)
+    reached = points.trajectory(name, available[name], 'vrl_sgd' if rates else setting)
     before = _cpu_seconds()
     point = points.measure(name, available[name], setting, bandwidth, reached, hosts=count)
-    point |= {'others': round(_share_of_others(before), 3)}
+    point |= {'others': round(_share_of_others(before), 3)} | ({'steps_to_loss': None} if rates else {})
     points.store(point, STORED)
     print(f'{count} hosts, {report.line(point)}; others took {point["others"]:.0%} of the cores', flush=True)
 
@@ -188,8 +190,7 @@ def parts(results: dict[str, Any]) -> dict[str, str]:
   """The tables, by their names in docs/scaling.md."""
   ways = list(WAYS.values())
   key = lambda point: (point['task'], point['hosts'], point['bandwidth'] or float('inf'), ways.index(way_of(point)))
-  of_vrl_sgd = [point for point in results['points'] if point['algorithm'].split()[0] == 'vrl_sgd']
-  return {'less to send': table(sorted(of_vrl_sgd, key=key))}
+  return {'less to send': table(sorted((point for point in results['points'] if point['steps_to_loss']), key=key))}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -204,14 +205,19 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--bandwidths', nargs='+', type=float, default=list(BANDWIDTHS), help='bits per second; 0: no limit'
   )
+  parser.add_argument(
+    '--rates', action='store_true', help='measure times and bytes only, and not the steps to the loss'
+  )
   args = parser.parse_args(argv)
+  if args.algorithms != ['vrl_sgd'] and not args.rates:
+    parser.error('--algorithms: other algorithms than vrl_sgd need --rates')
   if not args.report:
     if reason := namespaces.why_unavailable():
       print(f'skipped: {reason}')
       return 0
     bandwidths = [bandwidth or None for bandwidth in args.bandwidths]
     try:
-      measure_all(args.tasks, args.algorithms, args.hosts, bandwidths, args.ways)
+      measure_all(args.tasks, args.algorithms, args.hosts, bandwidths, args.ways, rates=args.rates)
     except subprocess.CalledProcessError as error:
       print(f'error: {" ".join(map(str, error.cmd))}: {error.stderr.strip()}', file=sys.stderr)
       return 1
