@@ -41,7 +41,19 @@ def can_overlap(algorithm: Algorithm, period: int) -> bool:
 
 
 class OverlappedRounds:
-  """Runs the rounds of an algorithm for which :func:`can_overlap` is true; a part of :class:`vrl_jax.Engine`."""
+  """Runs the rounds of an algorithm for which :func:`can_overlap` is true; a part of :class:`vrl_jax.Engine`.
+
+  >>> import optax, vrl_jax
+  >>> algorithm = vrl_jax.overlapped(vrl_jax.vrl_sgd(optax.sgd(0.05)), delay=2)
+  >>> supply = vrl_jax.Supply(data=None, fetch=lambda data, item: item)  # the items are the batches
+  >>> loss = lambda x, frozen, target, rng: (x - target) ** 2
+  >>> placement = vrl_jax.place_workers(workers=2, devices=1)
+  >>> engine = vrl_jax.Engine(algorithm, loss, placement, supply, overlap=True)
+  >>> targets = np.broadcast_to(np.array([-1.0, 3.0], np.float32)[None, :, None, None], (1, 2, 30, 4))
+  >>> state, token = engine.run(engine.init(np.float32(0.0)), targets, rounds=30)  # 30 rounds of k = 4 steps
+  >>> round(float(engine.consensus(state).params[0]), 4)  # the minimum of the mean of (x + 1)^2 and (x - 3)^2
+  1.0
+  """
 
   def __init__(
     self,
