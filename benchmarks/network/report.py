@@ -50,8 +50,7 @@ def line(point: dict[str, Any]) -> str:
   step = training(point)
   return (
     f'{point["task"]}, {link(point["bandwidth"])}, {point["algorithm"]}: {step.seconds * 1e3:.1f} ms '
-    f'per step, {names.format_bytes(step.sent / point["hosts"])} per host'
-    + (f'; {seconds_to_loss(point):.1f} s to the loss' if point['steps_to_loss'] else '')
+    f'per step, {names.format_bytes(step.sent / point["hosts"])} per host; {seconds_to_loss(point):.1f} s to the loss'
   )
 
 
