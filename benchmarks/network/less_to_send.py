@@ -1,7 +1,7 @@
 """Fragments, delays and few bits over slow links: python -m benchmarks.network.less_to_send.
 
 Plain VRL-SGD and VRL-SGD with less to send, one after the other, on two and four hosts of one device each (`points`). The
-points are stored in results/data/network_less_to_send.json; `--report` only writes the tables of docs/scaling.md from it.
+points are stored in results/data/network_less_to_send.json; `--report` only prints their table.
 
 A point also has the share of the machine's cores that other programs took while it was measured.
 """
@@ -181,18 +181,18 @@ def _hidden(point, at_once, unlimited):
   return f'{1 - (report.training(point).seconds - steps) / communication:.0%}' if communication > 0 else '–'
 
 
-def parts(results: dict[str, Any]) -> dict[str, str]:
-  """The tables, by their names in docs/scaling.md."""
+def tables(results: dict[str, Any]) -> str:
+  """The machine and the table of all points."""
   ways = list(WAYS.values())
   key = lambda point: (point['task'], point['hosts'], point['bandwidth'] or float('inf'), ways.index(way_of(point)))
-  return {'less to send': table(sorted(results['points'], key=key))}
+  return '\n\n'.join([results['machine'], table(sorted(results['points'], key=key))])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Measures points and writes the page; returns the exit status."""
+  """Measures points and prints the table of all stored ones; returns the exit status."""
   tasks = list(points.tasks())
   parser = argparse.ArgumentParser(prog='python -m benchmarks.network.less_to_send', description=__doc__.split(':')[0])
-  parser.add_argument('--report', action='store_true', help='only write the tables of the stored points')
+  parser.add_argument('--report', action='store_true', help='only print the table of the stored points')
   parser.add_argument('--tasks', nargs='+', choices=tasks, default=tasks)
   parser.add_argument('--ways', nargs='+', choices=list(WAYS), default=list(WAYS))
   parser.add_argument('--hosts', nargs='+', type=int, choices=(2, 4), default=[2, 4])
@@ -213,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except subprocess.CalledProcessError as error:
       print(f'error: {" ".join(map(str, error.cmd))}: {error.stderr.strip()}', file=sys.stderr)
       return 1
-  report.PAGE.write_text(report.with_tables(report.PAGE.read_text(), parts(json.loads(STORED.read_text()))))
+  print(tables(json.loads(STORED.read_text())))
   return 0
 
 
