@@ -44,6 +44,8 @@ class Field(NamedTuple):
     help: one line for `--help`.
     check: `(name, value) -> None`, raises UserError; not called for None where that is the default.
     ignored_by: the algorithms whose runs do not depend on it.
+    of_algorithm: whether it describes the algorithm or its optimizer, so that a run whose algorithm is given as an
+      object does not have it.
 
   >>> Field('workers', 8, int, Role.METHOD, 'N, the number of workers', integer(1, bits=12)).require(0)
   Traceback (most recent call last):
@@ -58,6 +60,7 @@ class Field(NamedTuple):
   help: str
   check: Callable[[str, Any], None] | None = None
   ignored_by: tuple[str, ...] = ()
+  of_algorithm: bool = False
 
   def require(self, value: Any) -> None:
     """Raises UserError unless the field can have this value."""
@@ -78,8 +81,9 @@ class Field(NamedTuple):
 _KINDS = {bool: 'True or False', str: 'a string', int: 'an integer', float: 'a number', tuple: 'a tuple'}
 
 
-def _rows(role, *rows):
-  return tuple(Field(name, default, kind, role, *more) for name, default, kind, *more in rows)
+def _rows(role, *rows, of_algorithm=False):
+  fields = (Field(name, default, kind, role, *more) for name, default, kind, *more in rows)
+  return tuple(field._replace(of_algorithm=of_algorithm) for field in fields)
 
 
 FIELDS = (
@@ -127,18 +131,15 @@ FIELDS = (
       checked_by('vrl_jax.engine.periods:check_stages'),
       ('s_sgd',),
     ),
-    ('max_period', None, int, 'the period doubles as the loss falls, up to this', integer(1), ('s_sgd',)),
-    ('fragments', 1, int, 'pieces in which the model is sent, at different times of the period', integer(1, bits=16)),
-    ('delay', 0, int, 'local steps that a transfer may take, while the workers go on', integer(0, bits=16)),
-    (
-      'bits',
-      32,
-      int,
-      'bits per number that is sent: 8 or 4, or 32 for the floats themselves',
-      one_of_numbers(4, 8, 32),
-    ),
+    ('max_period', None, int, 'maximum of a period that doubles as the loss falls', integer(1), ('s_sgd',)),
     ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
     ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
+  ),
+  *_rows(
+    Role.METHOD,
+    ('fragments', 1, int, 'number of parts in which the model is sent, spread over the period', integer(1, bits=16)),
+    ('delay', 0, int, 'number of local steps that overlap with a transfer', integer(0, bits=16)),
+    ('bits', 32, int, 'bits per parameter that is sent: 4 or 8; 32 sends floats', one_of_numbers(4, 8, 32)),
     (
       'optimizer',
       'sgd',
@@ -166,6 +167,10 @@ FIELDS = (
     ('momentum', 0.0, float, 'momentum of SGD', number(below=1)),
     ('nesterov', False, bool, "Nesterov's form of momentum"),
     ('clip_norm', None, float, "clips each worker's gradient to this norm", number(positive=True)),
+    of_algorithm=True,
+  ),
+  *_rows(
+    Role.METHOD,
     (
       'compute_dtype',
       None,

@@ -164,9 +164,9 @@ def make_experiment(
     stages=config.period_stages,
     max_period=config.max_period,
   )
-  check_delay(config, periods)
   params = jax.eval_shape(task.init, jax.random.key(config.seed))
   if algorithm is None:
+    check_delay(config, periods)
     check_option_names(config)
     algorithm = make_algorithm(config, steps)
     check_algorithm(config, algorithm, params)
