@@ -104,9 +104,11 @@ def test_seeds_that_differ_in_how_they_ran_are_one_curve():
   assert [len(group) for group in series.group_seeds(runs)] == [2]
 
 
-@pytest.mark.parametrize('name', ['period', 'first_period', 'period_stages', 'max_period'])
-def test_one_s_sgd_run_is_the_baseline_of_every_period(name):
-  """`period_stages` and `max_period` were missing from the report's own list."""
+@pytest.mark.parametrize(
+  'name', ['period', 'first_period', 'period_stages', 'max_period', 'fragments', 'delay', 'bits']
+)
+def test_one_s_sgd_run_is_the_baseline_of_all_periods_and_ways_to_send(name):
+  """`period_stages` and `max_period` were missing from the report's own list, and later `bits` and its like here."""
   baseline = Run('S-SGD', {'algorithm': 's_sgd', name: 1}, ())
   other = Run('VRL-SGD', {'algorithm': 'vrl_sgd', name: 2}, ())
   assert series.ignores(baseline, name) and not series.ignores(other, name)

@@ -137,9 +137,23 @@ FIELDS = (
   ),
   *_rows(
     Role.METHOD,
-    ('fragments', 1, int, 'number of parts in which the model is sent, spread over the period', integer(1, bits=16)),
-    ('delay', 0, int, 'number of local steps that overlap with a transfer', integer(0, bits=16)),
-    ('bits', 32, int, 'bits per parameter that is sent: 4 or 8; 32 sends floats', one_of_numbers(4, 8, 32)),
+    (
+      'fragments',
+      1,
+      int,
+      'number of parts in which the model is sent, spread over the period',
+      integer(1, bits=16),
+      ('s_sgd',),
+    ),
+    ('delay', 0, int, 'number of local steps that overlap with a transfer', integer(0, bits=16), ('s_sgd',)),
+    (
+      'bits',
+      32,
+      int,
+      'bits per parameter that is sent: 4 or 8; 32 sends floats',
+      one_of_numbers(4, 8, 32),
+      ('s_sgd',),
+    ),
     (
       'optimizer',
       'sgd',
