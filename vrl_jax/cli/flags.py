@@ -1,4 +1,4 @@
-"""From the command line's arguments to a config, a run directory and the other processes."""
+"""Parses the command line: the config with its overrides, the run directory, the cluster."""
 
 import datetime
 import difflib
@@ -22,12 +22,12 @@ USAGE = (
 
 
 class Arguments(NamedTuple):
-  """What the command line says.
+  """The parsed command line.
 
   Attributes:
     config: the config with its overrides; may be None with `--help` or `--list`.
     workdir: the run directory.
-    cluster: how to find the other processes, or None if there are none.
+    cluster: the address of the coordinator and the like; None in a run of one process.
     help: whether `--help` was given.
     list: whether `--list` was given.
 

@@ -15,18 +15,18 @@ from vrl_jax.errors import UserError
 
 
 class Role(enum.Enum):
-  """What a field is about.
+  """The role of a field: what depends on its value.
 
   >>> Role.BOOKKEEPING.value
-  'Where the run is kept'
+  'Files, checkpoints and logging'
   """
 
-  PROBLEM = 'The problem and its initial weights'
-  METHOD = 'How it is trained'
-  LOGGING = 'When it is measured'
-  EXECUTION = 'How the run uses the machine'
-  BOOKKEEPING = 'Where the run is kept'
-  SWEEP = 'Several runs'
+  PROBLEM = 'Problem and initial weights'
+  METHOD = 'Training'
+  LOGGING = 'Evaluation'
+  EXECUTION = 'Devices and dispatch'
+  BOOKKEEPING = 'Files, checkpoints and logging'
+  SWEEP = 'Sweeps'
 
 
 RESULT_ROLES = (Role.PROBLEM, Role.METHOD, Role.LOGGING)
@@ -40,7 +40,7 @@ class Field(NamedTuple):
     name: the field's name in the config, and on the command line behind `--config.`.
     default: its value if the config sets none; None for a field that is chosen or left out.
     kind: the type of its values; `object` if there are several.
-    role: what it decides.
+    role: see `Role`.
     help: one line for `--help`.
     check: `(name, value) -> None`, raises UserError; not called for None where that is the default.
     ignored_by: the algorithms whose runs do not depend on it.
@@ -226,7 +226,7 @@ FIELDS = (
   ),
   *_rows(
     Role.BOOKKEEPING,
-    ('data_dir', None, str, 'directory of the data set; default: that of TFDS'),
+    ('data_dir', None, str, "directory of the data set; default: TFDS' data directory"),
     ('checkpoint_every', 0, int, 'rounds between checkpoints; 0: by time alone', integer(0, bits=31)),
     ('checkpoint_minutes', 5.0, float, 'minutes between checkpoints; 0: by rounds alone', number()),
     (

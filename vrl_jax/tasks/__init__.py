@@ -1,4 +1,4 @@
-"""The tasks, one module each, and what a task of your own is made of.
+"""The tasks, one module each, and the functions and types for tasks outside the package.
 
 A module outside the package that defines `make_task(config)`, and optionally `FIELDS`, is named by a dotted path:
 `config.task = 'my_module:make_task'`.

@@ -63,7 +63,7 @@ def fit(
 ) -> RunResult | Comparison:
   """Trains a model with an algorithm, or with several to compare them.
 
-  It is a front of :func:`vrl_jax.train_and_evaluate` and :func:`vrl_jax.run_sweep`: the same loop with the same results.
+  A shorthand for :func:`vrl_jax.train_and_evaluate` and :func:`vrl_jax.run_sweep`, with the same results.
 
   Args:
     model: a flax module, a pair of functions `init(rng) -> params` and `apply(params, inputs) -> outputs`, or a loss

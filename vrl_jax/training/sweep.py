@@ -1,4 +1,4 @@
-"""Several runs that differ in a few fields, compared at the end."""
+"""Sweeps: several runs that differ in a few fields, with one report."""
 
 import contextlib
 import os
@@ -52,9 +52,8 @@ def run_sweep(
 ) -> SweepResult:
   """Runs every entry of `config.sweep` with each of `config.seeds`, then prints a table and writes a report.
 
-  Each run has a sub-directory, named as `sweep_index.folder_name` says. Finished runs are not repeated, so the same command
-  resumes a sweep. If a run diverges, the others still run; launch.py then ends with status 4, unless
-  `config.may_diverge` says that divergence is a result.
+  Each run has a sub-directory (see `sweep_index.folder_name`). Finished runs are not repeated, so the same command resumes
+  a sweep. If a run diverges, the others still run; launch.py then ends with status 4, unless `config.may_diverge` is set.
 
   Args:
     config: a complete config with `sweep`, a tuple of dicts: `name`, and the fields in which this run differs; or with
