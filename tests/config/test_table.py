@@ -132,6 +132,18 @@ def test_a_removed_field_is_not_a_difference():
   assert role_of('unroll') is Role.EXECUTION
 
 
+def test_a_field_that_was_added_later_had_its_default():
+  """With `bits`, `delay` and `fragments`, no run of an earlier version could be resumed."""
+  now = default_config().to_dict()
+  before = {name: value for name, value in now.items() if name not in ('bits', 'delay', 'fragments')}
+  assert differences(before, now) == ''
+  assert differences(before, now | {'bits': 4}) == 'bits=32 there and 4 now'
+  seeds = [Run('seed=0', {'seed': 0}, ()), Run('seed=1', {'seed': 1, 'bits': 32}, ())]
+  assert [len(group) for group in series.group_seeds(seeds)] == [2]
+  assert series.differing_fields(seeds) == ['seed']
+  assert series.differing_fields([*seeds, Run('four', {'seed': 0, 'bits': 4}, ())]) == ['seed', 'bits']
+
+
 # The checks.
 
 

@@ -81,9 +81,8 @@ class Field(NamedTuple):
 _KINDS = {bool: 'True or False', str: 'a string', int: 'an integer', float: 'a number', tuple: 'a tuple'}
 
 
-def _rows(role, *rows, of_algorithm=False):
-  fields = (Field(name, default, kind, role, *more) for name, default, kind, *more in rows)
-  return tuple(field._replace(of_algorithm=of_algorithm) for field in fields)
+def _rows(role, *rows, **columns):
+  return tuple(Field(name, default, kind, role, *more, **columns) for name, default, kind, *more in rows)
 
 
 FIELDS = (
@@ -114,46 +113,33 @@ FIELDS = (
       one_of('vrl_jax.algorithms:ALGORITHMS', dotted='my_module:half_average'),
     ),
     ('workers', 8, int, 'N, the number of workers', integer(1, bits=12)),
-    (
-      'period',
-      None,
-      object,
-      'k, local steps per communication; "auto" follows theory',
-      integer(1, otherwise='auto'),
-      ('s_sgd',),
-    ),
-    ('first_period', None, int, 'length of the first period; 1 makes VRL-SGD into VRL-SGD-W', integer(1), ('s_sgd',)),
+    ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
+    ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
+  ),
+  *_rows(
+    Role.METHOD,
+    ('period', None, object, 'k, local steps per communication; "auto" follows theory', integer(1, otherwise='auto')),
+    ('first_period', None, int, 'length of the first period; 1 makes VRL-SGD into VRL-SGD-W', integer(1)),
     (
       'period_stages',
       (),
       tuple,
       '(step, period) pairs: a new period from a step on',
       checked_by('vrl_jax.engine.periods:check_stages'),
-      ('s_sgd',),
     ),
-    ('max_period', None, int, 'maximum of a period that doubles as the loss falls', integer(1), ('s_sgd',)),
-    ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
-    ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
+    ('max_period', None, int, 'maximum of a period that doubles as the loss falls', integer(1)),
+    ignored_by=('s_sgd',),
   ),
   *_rows(
     Role.METHOD,
-    (
-      'fragments',
-      1,
-      int,
-      'number of parts in which the model is sent, spread over the period',
-      integer(1, bits=16),
-      ('s_sgd',),
-    ),
-    ('delay', 0, int, 'number of local steps that overlap with a transfer', integer(0, bits=16), ('s_sgd',)),
-    (
-      'bits',
-      32,
-      int,
-      'bits per parameter that is sent: 4 or 8; 32 sends floats',
-      one_of_numbers(4, 8, 32),
-      ('s_sgd',),
-    ),
+    ('fragments', 1, int, 'number of parts in which the model is sent, spread over the period', integer(1, bits=16)),
+    ('delay', 0, int, 'number of local steps that overlap with a transfer', integer(0, bits=16)),
+    ('bits', 32, int, 'bits per parameter that is sent: 4 or 8; 32 sends floats', one_of_numbers(4, 8, 32)),
+    ignored_by=('s_sgd',),
+    of_algorithm=True,
+  ),
+  *_rows(
+    Role.METHOD,
     (
       'optimizer',
       'sgd',
@@ -252,6 +238,7 @@ FIELDS = (
 
 _REMOVED = {'unroll': Role.EXECUTION}  # fields of earlier versions, which stored configs still have
 _ROLES = {field.name: field.role for field in FIELDS} | _REMOVED
+_DEFAULTS = {field.name: list(field.default) if field.kind is tuple else field.default for field in FIELDS}
 
 
 def role_of(name: str) -> Role:
@@ -261,6 +248,15 @@ def role_of(name: str) -> Role:
   ('METHOD', 'PROBLEM')
   """
   return _ROLES.get(name, Role.PROBLEM)
+
+
+def stored_value(stored: dict[str, Any], name: str) -> Any:
+  """The value of a field in a config.json; its default if the field was added to the table later.
+
+  >>> stored_value({'period': 5}, 'period'), stored_value({'period': 5}, 'bits')
+  (5, 32)
+  """
+  return stored.get(name, _DEFAULTS.get(name))
 
 
 def is_compared(name: str) -> bool:
