@@ -6,7 +6,7 @@ read it; choices and checks that belong to another room are named as `module:att
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of, one_of_numbers, step_range
@@ -250,7 +250,7 @@ def role_of(name: str) -> Role:
   return _ROLES.get(name, Role.PROBLEM)
 
 
-def stored_value(stored: dict[str, Any], name: str) -> Any:
+def stored_value(stored: Mapping[str, Any], name: str) -> Any:
   """The value of a field in a config.json; its default if the field was added to the table later.
 
   >>> stored_value({'period': 5}, 'period'), stored_value({'period': 5}, 'bits')
