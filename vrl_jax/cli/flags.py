@@ -14,7 +14,7 @@ from vrl_jax.config.dotted import is_dotted
 from vrl_jax.config.fields import set_algorithm
 from vrl_jax.config.files import load_config
 from vrl_jax.errors import UserError
-from vrl_jax.storage import expand_home
+from vrl_jax.system.storage import expand_home
 
 USAGE = (
   'launch.py (or vrl-jax) --config NAME_OR_FILE [--workdir DIR] [--config.FIELD=VALUE …] | --list | --help | --version'

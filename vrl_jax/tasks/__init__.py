@@ -7,7 +7,7 @@ A module outside the package that defines `make_task(config)`, and optionally `F
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vrl_jax.extras import require_extra
+from vrl_jax.errors import require_extra
 
 if TYPE_CHECKING:
   from vrl_jax.config.checks import finite, integer, number, one_of

@@ -23,7 +23,7 @@ from vrl_jax.engine.periods import Periods, make_periods
 from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task

@@ -13,7 +13,7 @@ from vrl_jax.algorithms import Algorithm
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.cluster import processes
 from vrl_jax.errors import UserError
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.fingerprint import data_fields
 

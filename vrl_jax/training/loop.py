@@ -15,7 +15,7 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import complete, validate, without_algorithm
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
@@ -46,7 +46,7 @@ def train_and_evaluate(
   Args:
     config: a complete config (`vrl_jax.task_config` or `vrl_jax.load_config`).
     workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
-    stop: from `vrl_jax.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
+    stop: from `vrl_jax.system.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
       SIGINT stop the training after the current round.
     task: the task to train, instead of making it from the config; `config.task` is then only its name. A run can be
       resumed only with a task that has the same data, initial parameters, loss and metrics.

@@ -13,7 +13,7 @@ import ml_collections
 from vrl_jax.cluster import processes
 from vrl_jax.config.table import RESULT_ROLES, stored_value, with_roles
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.storage import remove_abandoned, replace_text
+from vrl_jax.system.storage import remove_abandoned, replace_text
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
 from vrl_jax.training.log_points import LogSteps

@@ -17,8 +17,8 @@ from vrl_jax.config.fields import set_algorithm, validate, without_algorithm
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.report.specs import check_spec
-from vrl_jax.signals import StopRequest
-from vrl_jax.storage import remove_abandoned
+from vrl_jax.system.signals import StopRequest
+from vrl_jax.system.storage import remove_abandoned
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.directory_lock import DirectoryLock
