@@ -181,12 +181,12 @@ class Program(NamedTuple):
 
 
 def place_workers(workers: int, devices: int | None = None) -> Placement:
-  """Divides the workers among the devices of JAX.
+  """Spreads the workers over the devices that JAX has.
 
   Args:
     workers: N.
-    devices: the number of devices to use, over all processes; None uses as many as divide the workers. Every process
-      contributes the same number.
+    devices: the number of devices to use; None uses as many as divide the workers. With several processes, of all of
+      them together; each contributes the same number.
 
   Returns:
     The placement: one worker per device if there are as many devices as workers.
