@@ -11,7 +11,7 @@ from support.launches import checkpoint_steps, contents, leaves, lines, summary
 
 from vrl_jax.engine import periods
 from vrl_jax.errors import Diverged, Interrupted, UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.training import initial_weights, loop
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.metrics import Evaluator

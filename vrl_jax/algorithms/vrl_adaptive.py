@@ -54,7 +54,7 @@ def vrl_adaptive(
   Δ comes before the preconditioner because the corrected gradients of all workers are then equal at the optimum, so
   their second moments agree and the models stay there. Δ after the preconditioner, on Adam's direction, is
   `precede(optax.scale_by_adam(), vrl_sgd(optax.sgd(γ)))`. It sends one vector, but each worker still divides by the
-  magnitude of its own gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`. On eight
+  magnitude of its gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`. On eight
   heterogeneous quadratics (`tests/algorithms/test_vrl_adaptive.py`, k = 10, 150 rounds) the worst coordinate of local
   Adam ended 0.42 from the optimum, with Δ after Adam 0.48, and with this algorithm 2e-12.
 

@@ -58,7 +58,7 @@ class Engine:
       loss: `(params, frozen, batch, rng) -> scalar`, the mean over one worker's mini-batch; with batch statistics
         `-> (scalar, new statistics)`, and the current ones are `frozen['batch_stats']`.
       placement: the workers and their devices.
-      supply: where mini-batches come from.
+      supply: the source of the mini-batches.
       seed: of the `rng` that `loss` receives, which differs between workers and steps.
       workers_at_once: the number of workers of a device that compute their gradients together; None chooses, see
         `vrl_jax.cpu.worker_order`.

@@ -1,4 +1,4 @@
-"""What classification and regression have in common: a model, a loss per example, and data with an input."""
+"""Supervised tasks: the part that classification and regression share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from vrl_jax.cli.ending import one_line
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.streams import prepare_streams
+from vrl_jax.system.streams import prepare_streams
 
 Main = Callable[[Sequence[str] | None], int]
 

@@ -26,9 +26,8 @@ import tqdm
 
 from vrl_jax.data.sources.tiny_imagenet import NUM_FEATURES
 from vrl_jax.data.sources.tiny_imagenet_images import Image, TinyImages, open_images
-from vrl_jax.errors import DataError, UserError
-from vrl_jax.extras import require_extra
-from vrl_jax.storage import atomic_path, file_sha256, sha256
+from vrl_jax.errors import DataError, UserError, require_extra
+from vrl_jax.system.storage import atomic_path, file_sha256, sha256
 from vrl_jax.tools.arguments import ArgumentParser, positive_int, reports_errors
 
 _SIDE, _BATCHES_PER_PART = 299, 8

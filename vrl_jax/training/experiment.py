@@ -23,7 +23,7 @@ from vrl_jax.engine.periods import Periods, make_periods
 from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task
@@ -164,9 +164,9 @@ def make_experiment(
     stages=config.period_stages,
     max_period=config.max_period,
   )
-  check_delay(config, periods)
   params = jax.eval_shape(task.init, jax.random.key(config.seed))
   if algorithm is None:
+    check_delay(config, periods)
     check_option_names(config)
     algorithm = make_algorithm(config, steps)
     check_algorithm(config, algorithm, params)

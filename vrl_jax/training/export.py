@@ -16,7 +16,7 @@ import orbax.checkpoint as ocp
 from vrl_jax.algorithms import Algorithm
 from vrl_jax.errors import UserError
 from vrl_jax.report.names import format_bytes
-from vrl_jax.storage import atomic_path
+from vrl_jax.system.storage import atomic_path
 from vrl_jax.training.consensus import checkpoint_step, consensus_model
 from vrl_jax.training.orbax_errors import without_secondary_errors
 from vrl_jax.training.restore import MAIN_PROCESS_ONLY

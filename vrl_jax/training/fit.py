@@ -63,7 +63,7 @@ def fit(
 ) -> RunResult | Comparison:
   """Trains a model with an algorithm, or with several to compare them.
 
-  It is a front of :func:`vrl_jax.train_and_evaluate` and :func:`vrl_jax.run_sweep`: the same loop with the same results.
+  A shorthand for :func:`vrl_jax.train_and_evaluate` and :func:`vrl_jax.run_sweep`, with the same results.
 
   Args:
     model: a flax module, a pair of functions `init(rng) -> params` and `apply(params, inputs) -> outputs`, or a loss
@@ -139,8 +139,7 @@ def _config(fields, options):
   for name, value in {**fields, **options}.items():
     if name in of_algorithm:
       raise UserError(
-        f'{name}={value!r:.80} belongs to the algorithm: make it with an optimizer that has it, such as '
-        'algorithm=vrl_jax.vrl_sgd(optax.sgd(0.1))'
+        f'{name}={value!r:.80} belongs to the algorithm: set it there, as in algorithm=vrl_jax.vrl_sgd(optax.sgd(0.1))'
       )
     if name not in config or name == 'sweep':
       close = difflib.get_close_matches(name, list(config), n=1)

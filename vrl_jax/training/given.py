@@ -1,4 +1,4 @@
-"""Objects that were given instead of named by the config: their fingerprints in the run directory."""
+"""Fingerprints of a task or algorithm that was passed as an object, so that a run resumes only with the same one."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from vrl_jax.algorithms import Algorithm
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.cluster import processes
 from vrl_jax.errors import UserError
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.fingerprint import data_fields
 
@@ -46,7 +46,7 @@ def task_fingerprint(task: Task, batch_size: int) -> str:
 
 
 def algorithm_fingerprint(algorithm: Algorithm, params: Any, workers: int) -> str:
-  """A checksum of what an algorithm computes with parameters of these shapes.
+  """A checksum of the jaxprs of an algorithm for parameters of these shapes.
 
   >>> import optax, vrl_jax
   >>> rate = lambda rate: algorithm_fingerprint(vrl_jax.vrl_sgd(optax.sgd(rate)), np.zeros(3, np.float32), workers=8)

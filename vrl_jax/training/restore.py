@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 from vrl_jax.cluster import processes
 from vrl_jax.engine.placement import Placement
 from vrl_jax.errors import DataError, ForeignCheckpoint, UserError
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 from vrl_jax.training.extension import is_longer
 from vrl_jax.training.orbax_errors import cause, without_secondary_errors
 from vrl_jax.training.run_directory import differences

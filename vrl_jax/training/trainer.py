@@ -16,7 +16,7 @@ from vrl_jax.config.fields import describes_algorithm
 from vrl_jax.engine.periods import Periods
 from vrl_jax.engine.placement import first_copy
 from vrl_jax.errors import Diverged, Interrupted
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.training.checkpoint import CheckpointWriter, to_host
 from vrl_jax.training.experiment import Experiment
 from vrl_jax.training.extension import longer_runs_have, obstacle
