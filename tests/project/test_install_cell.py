@@ -51,5 +51,5 @@ def test_installs_from_a_repository(tmp_path):
   command = re.sub(r'git\+https://[^\']*', f'git+file://localhost{ROOT.as_posix()}', _command(python))
   subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=env)
   show = [python, '-c', 'import vrl_jax; print(vrl_jax.__file__)']
-  assert subprocess.check_output(show, text=True, cwd=tmp_path).startswith(str(site))
+  assert subprocess.check_output(show, text=True, cwd=tmp_path, env=env).startswith(str(site))
   assert sys.prefix not in str(site)
