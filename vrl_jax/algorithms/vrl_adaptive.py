@@ -44,9 +44,9 @@ def vrl_adaptive(
 
   .. math::
 
-    x_i &\leftarrow x_i + u(g_i(x_i) - \Delta_i) && \text{at every local step} \\
+    x_i &\leftarrow x_i + u(g_i(x_i) - \Delta_i) && \quad \text{at every local step} \\
     x_i &\leftarrow \frac{1}{N} \sum_j x_j, \qquad
-    \Delta_i \leftarrow \bar g_i - \frac{1}{N} \sum_j \bar g_j && \text{after } k \text{ steps.}
+    \Delta_i \leftarrow \bar g_i - \frac{1}{N} \sum_j \bar g_j && \quad \text{after } k \text{ steps.}
 
   VRL-SGD has the same Δ but derives it from the models. That requires an inner optimizer that is linear in the
   gradient, and saves the second vector. With plain SGD and a constant learning rate the two trajectories are the same.

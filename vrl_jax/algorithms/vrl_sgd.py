@@ -53,10 +53,10 @@ def vrl_sgd(
 
   .. math::
 
-    v_i &= g_i(x_i) - \Delta_i, \qquad x_i \leftarrow x_i - \gamma v_i && \text{at every local step} \\
+    v_i &= g_i(x_i) - \Delta_i, \qquad x_i \leftarrow x_i - \gamma v_i && \quad \text{at every local step} \\
     \hat x &= \frac{1}{N} \sum_j x_j, \qquad
     \Delta_i \leftarrow \Delta_i + \frac{\hat x - x_i}{k \gamma}, \qquad
-    x_i \leftarrow \hat x && \text{after } k \text{ steps.}
+    x_i \leftarrow \hat x && \quad \text{after } k \text{ steps.}
 
   The divisor :math:`k\gamma` is not computed from k and γ. It is how far a constant gradient of 1 would have moved the
   model in the period, measured by running the inner optimizer on such a gradient too (`vrl_jax.algorithms.core.probe`),

@@ -63,6 +63,8 @@ def export_model(
   ...   x = np.load(f'{workdir}/model.npz')['params']
   >>> abs(float(x[0])) == summary['distance_to_optimum']
   True
+  >>> line.partition(': ')[2].rpartition(', ')[0]
+  'the consensus model of step 40, 1 parameter'
   """
   workdir, path = pathlib.Path(workdir), pathlib.Path(path)
   step = checkpoint_step(workdir, step)
@@ -80,7 +82,8 @@ def export_model(
   count = sum(x.size for x in jax.tree.leaves(model.params))
   files = path.rglob('*') if path.is_dir() else [path]
   size = sum(file.stat().st_size for file in files if file.is_file())
-  return f'{path}: the consensus model of step {step}, {count:,} parameters, {format_bytes(size)}'
+  parameters = '1 parameter' if count == 1 else f'{count:,} parameters'
+  return f'{path}: the consensus model of step {step}, {parameters}, {format_bytes(size)}'
 
 
 def _check_target(path, overwrite):
