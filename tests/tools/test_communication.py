@@ -100,13 +100,20 @@ def test_all_covers_the_registry(monkeypatch, capsys):
 
 # Fragments, delays and bits, alone and together.
 
-WAYS = [dict(fragments=4), dict(delay=3), dict(bits=8), dict(fragments=4, delay=2), dict(fragments=4, delay=2, bits=4)]
+WAYS = [
+  dict(fragments=4),
+  dict(delay=3),
+  dict(bits=16),
+  dict(bits=8),
+  dict(fragments=4, delay=2),
+  dict(fragments=4, delay=2, bits=4),
+]
 
 
 @pytest.mark.parametrize('way', WAYS, ids=str)
 def test_fragments_delays_and_bits_in_the_compiled_program(way):
   """A segment of one step is no loop, so periods are long enough for several steps between two communications."""
-  dimension, devices = 4096, 8 if way.get('bits') == 8 else 2
+  dimension, devices = 4096, 8 if way.get('bits') in (8, 16) else 2
   one = communication.count_communication(_config('vrl_sgd', devices, dimension=dimension, period=16, **way))
   fragments, bits = way.get('fragments', 1), way.get('bits', 32)
   vector = 4 * dimension
@@ -120,7 +127,8 @@ def test_fragments_delays_and_bits_in_the_compiled_program(way):
     assert one.sent == 2 * 7 / 8 * vector
     return
   blocks = -(-dimension // fragments // 8 // 256)  # per shard
-  encoded = vector * bits // 32 + 4 * 8 * fragments * blocks
+  scales = 0 if bits == 16 else 4 * 8 * fragments * blocks
+  encoded = vector * bits // 32 + scales
   assert [c.op for c in found].count('all-to-all') == [c.op for c in found].count('all-gather') == fragments
   assert one.sent == 2 * 7 / 8 * encoded
   each = 8 // devices  # several workers on a device send their encodings separately
