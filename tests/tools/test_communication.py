@@ -1,6 +1,7 @@
 """The communication tool: for every algorithm the compiled program sends what the traffic formula says."""
 
 import functools
+import types
 
 import jax
 import pytest
@@ -9,6 +10,7 @@ import vrl_jax
 from vrl_jax.config.files import load_config
 from vrl_jax.errors import UserError
 from vrl_jax.tools import communication
+from vrl_jax.training.experiment import make_experiment
 
 DIMENSION, PERIOD = 9, 5
 VECTOR = 4 * DIMENSION
@@ -96,6 +98,49 @@ def test_all_covers_the_registry(monkeypatch, capsys):
   )
   assert communication.main(['--config', 'quadratic', '--config.devices=2', '--all', '--config.alpha=0.2']) == 0
   assert len(capsys.readouterr().out.splitlines()) == 2 + len(vrl_jax.ALGORITHMS)
+
+
+ISLANDS = """HloModule jit_f, num_partitions=8
+
+%step (p: (f32[4])) -> (f32[4]) {
+  %p = (f32[4]) parameter(0)
+  %w = f32[4] get-tuple-element(%p), index=0
+  %g = f32[4] all-reduce(%w), channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true, to_apply=%add
+  ROOT %t = (f32[4]) tuple(%g)
+}
+
+%round (q: (f32[4])) -> (f32[4]) {
+  %q = (f32[4]) parameter(0)
+  %while = (f32[4]) while(%q), condition=%cond, body=%step
+  %y = f32[4] get-tuple-element(%while), index=0
+  %m = f32[4] all-reduce(%y), channel_id=2, replica_groups=[4,2]<=[2,4]T(1,0), use_global_device_ids=true, to_apply=%add
+  ROOT %t = (f32[4]) tuple(%m)
+}
+
+ENTRY %main (x: (f32[4])) -> (f32[4]) {
+  %x = (f32[4]) parameter(0)
+  ROOT %rounds = (f32[4]) while(%x), condition=%cond, body=%round
+}
+"""
+
+
+def test_what_stays_inside_a_worker_of_several_devices(tmp_path):
+  config = _config('vrl_sgd', workers=2)
+  experiment = make_experiment(config, tmp_path)
+  program = types.SimpleNamespace(as_text=lambda: ISLANDS)
+
+  def read(devices_per_worker):
+    placement = types.SimpleNamespace(devices=range(8), devices_per_worker=devices_per_worker)
+    return communication.read_round(config, experiment._replace(placement=placement), PERIOD, program)
+
+  one = read(4)
+  assert one.in_steps == one.overlapping == one.inside_rounds == []
+  assert ([c.bytes for c in one.inside_steps], [c.bytes for c in one.after_steps]) == ([16], [16])
+  assert (one.sent_inside, one.sent_between, one.compiled) == (PERIOD * 24, 16, 16)
+  assert 'every step: 1 all-reduce, 16 B; after: –; a device sends 120 B' in communication.table([one, read(1)])
+  apart = read(1)
+  assert apart.inside == [] and [c.bytes for c in apart.in_steps] == [16]
+  assert 'inside a worker' not in communication.table([apart])
 
 
 # Fragments, delays and bits, alone and together.

@@ -57,6 +57,18 @@ class Collective(NamedTuple):
     halves = {'all-to-all': 0.5, 'reduce-scatter': 0.5, 'all-gather': devices / 2}
     return self.bytes * halves.get(self.op, 1.0)
 
+  @property
+  def sent(self) -> float:
+    """The bytes that a device sends if the devices of a group are a ring.
+
+    >>> group = ((0, 1, 2, 3),)
+    >>> [Collective(op, 400, 1, False, groups=group).sent for op in ('all-reduce', 'all-gather', 'reduce-scatter')]
+    [600.0, 1200.0, 300.0]
+    """
+    size = len(self.groups[0]) if self.groups else 2
+    others = {'all-reduce': 2 / size, 'all-gather': 1.0, 'reduce-scatter': 1 / size, 'all-to-all': 1 / size}
+    return self.bytes * (size - 1) * others[self.op] if self.op in others else float(self.bytes)
+
   def is_inside(self, devices_per_worker: int) -> bool:
     """Whether it stays within workers of `devices_per_worker` consecutive devices each.
 

@@ -101,6 +101,7 @@ def compile_round(config: ml_collections.ConfigDict, topology: Topology) -> Comp
     program, peak = _compile(lowered, topology)
     seconds = time.perf_counter() - began
   cost = (program.cost_analysis() if program else None) or {}
+  estimate = cost.get('optimal_seconds', -1.0)  # negative if the compiler has none
   if program is not None:
     usage = program.memory_analysis()
     peak = usage.argument_size_in_bytes + usage.output_size_in_bytes - usage.alias_size_in_bytes
@@ -113,7 +114,7 @@ def compile_round(config: ml_collections.ConfigDict, topology: Topology) -> Comp
     peak=peak,
     memory=topology.memory,
     flops=cost.get('flops'),
-    estimate=cost.get('optimal_seconds'),
+    estimate=estimate if estimate > 0 else None,
     seconds=seconds,
   )
 
@@ -150,13 +151,27 @@ def report(config: ml_collections.ConfigDict, one: CompiledRound) -> str:
     ('collectives in every step', describe(one.communication.in_steps)),
     ('during the steps', _overlap(one.communication)),
     ('after the steps', describe(one.communication.after_steps)),
+    *_of_islands(one.communication),
     ('memory of a device', f'{_bytes(one.peak)} of {_bytes(one.memory)}{"" if one.fits else ": too much"}'),
   ]
   if one.flops is not None:
     estimate = '' if one.estimate is None else f', in {one.estimate:.3g} s by the estimate of the compiler'
     lines.append(('flops of a device', f'{one.flops:.3g}{estimate} (the body of every loop counted once)'))
   head += f', a round of {one.communication.period} steps, compiled in {one.seconds:.1f} s'
-  return '\n'.join([head, *(f'  {name + ":":<28}{value}' for name, value in lines)])
+  width = max(len(name) for name, _ in lines) + 3
+  return '\n'.join([head, *(f'  {name + ":":<{width}}{value}' for name, value in lines)])
+
+
+def _of_islands(sent):
+  """What the devices of a worker send to each other, if there are several."""
+  if not sent.inside:
+    return []
+  inside, between = names.format_bytes(sent.sent_inside), names.format_bytes(sent.sent_between)
+  return [
+    ('inside a worker, every step', describe(sent.inside_steps)),
+    ('inside a worker, otherwise', describe(sent.inside_rounds)),
+    ('a device sends per round', f'{inside} inside its worker, {between} to other workers'),
+  ]
 
 
 def table(rounds: Sequence[tuple[ml_collections.ConfigDict, CompiledRound]]) -> str:
