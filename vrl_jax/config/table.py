@@ -199,6 +199,20 @@ FIELDS = (
   *_rows(
     Role.EXECUTION,
     ('devices', None, int, 'devices to use; default: as many as divide the workers', integer(1)),
+    (
+      'devices_per_worker',
+      None,
+      int,
+      'devices of a worker, which divide its mini-batch; default: as many as there are, 1 on CPU',
+      integer(1, bits=16),
+    ),
+    (
+      'island',
+      'replicated',
+      str,
+      "parameters, Δ and optimizer state on a worker's devices: a copy on each, or sharded (FSDP)",
+      one_of('vrl_jax.engine.island:MODES'),
+    ),
     ('feed', 'auto', str, 'where the training data live', one_of('vrl_jax.engine.feed:FEEDS')),
     ('conv_form', 'auto', str, 'form of the convolutions', one_of('vrl_jax.cpu.conv_form:FORMS')),
     ('workers_at_once', None, int, 'workers of a CPU device whose gradients are computed together', integer(1)),
