@@ -8,6 +8,7 @@ import pytest
 
 import vrl_jax
 from vrl_jax.config.files import load_config
+from vrl_jax.engine.placement import Placement
 from vrl_jax.errors import UserError
 from vrl_jax.tools import communication
 from vrl_jax.training.experiment import make_experiment
@@ -124,23 +125,24 @@ ENTRY %main (x: (f32[4])) -> (f32[4]) {
 """
 
 
-def test_what_stays_inside_a_worker_of_several_devices(tmp_path):
+def test_what_stays_inside_an_island(tmp_path):
   config = _config('vrl_sgd', workers=2)
   experiment = make_experiment(config, tmp_path)
   program = types.SimpleNamespace(as_text=lambda: ISLANDS)
 
-  def read(devices_per_worker):
-    placement = types.SimpleNamespace(devices=range(8), devices_per_worker=devices_per_worker)
+  def read(size, mode='sharded'):
+    placement = Placement(tuple(jax.devices()), 1, size, mode)
     return communication.read_round(config, experiment._replace(placement=placement), PERIOD, program)
 
   one = read(4)
   assert one.in_steps == one.overlapping == one.inside_rounds == []
   assert ([c.bytes for c in one.inside_steps], [c.bytes for c in one.after_steps]) == ([16], [16])
   assert (one.sent_inside, one.sent_between, one.compiled) == (PERIOD * 24, 16, 16)
+  assert (one.formula, read(4, 'replicated').formula) == (VECTOR, VECTOR)  # 4 devices do not divide 9 numbers
   assert 'every step: 1 all-reduce, 16 B; after: –; a device sends 120 B' in communication.table([one, read(1)])
   apart = read(1)
   assert apart.inside == [] and [c.bytes for c in apart.in_steps] == [16]
-  assert 'inside a worker' not in communication.table([apart])
+  assert 'inside an island' not in communication.table([apart])
 
 
 # Fragments, delays and bits, alone and together.

@@ -63,6 +63,24 @@ def test_the_rounds_of_attached_devices(name):
   assert one.devices == '8 cpu' and one.peak > 400
 
 
+def test_few_bits():
+  config = quadratic()
+  config.update(dimension=4096, bits=8)
+  one = compile_for.compile_round(config, attached(4)).communication  # two workers on each device
+  assert one.compiled == one.formula > 4096
+
+
+@pytest.mark.parametrize('mode', ['replicated', 'sharded'])
+def test_islands(mode):
+  config = quadratic(workers=2)
+  config.update(dimension=4096, devices_per_worker=4, island=mode, batch_size=4)
+  one = compile_for.compile_round(config, attached(8))
+  check('vrl_sgd', one)
+  part = 4 if mode == 'sharded' else 1
+  assert one.communication.compiled == 4 * 4096 // part
+  assert f'2 workers on 8 cpu in islands of 4 ({mode}), a round of' in compile_for.report(config, one)
+
+
 def test_devices_that_do_not_divide_the_workers_are_idle():
   one = compile_for.compile_round(quadratic(workers=6), attached(4))
   assert (one.devices, one.idle) == ('3 cpu', 1)
@@ -99,7 +117,7 @@ def test_an_estimate_that_the_compiler_does_not_have(monkeypatch):
   assert (one.flops, one.estimate) == (7.0, None)
 
 
-def test_the_report_of_workers_of_several_devices():
+def test_the_report_of_islands():
   groups = ((0, 1, 2, 3), (4, 5, 6, 7))
   in_step = Collective('all-gather', 1000, 2, False, groups=groups)
   at_end = Collective('all-reduce', 200, 1, True, groups=groups)
@@ -112,7 +130,7 @@ def test_the_report_of_workers_of_several_devices():
     '1 all-reduce, 4 kB',
     '1 all-gather, 1 kB',
     '1 all-reduce, 200 B',
-    '60.3 kB inside its worker, 4 kB to other workers',
+    '60.3 kB inside its island, 4 kB to others',
   ]
 
 

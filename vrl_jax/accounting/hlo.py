@@ -69,14 +69,14 @@ class Collective(NamedTuple):
     others = {'all-reduce': 2 / size, 'all-gather': 1.0, 'reduce-scatter': 1 / size, 'all-to-all': 1 / size}
     return self.bytes * (size - 1) * others[self.op] if self.op in others else float(self.bytes)
 
-  def is_inside(self, devices_per_worker: int) -> bool:
-    """Whether it stays within workers of `devices_per_worker` consecutive devices each.
+  def is_inside(self, size: int) -> bool:
+    """Whether it stays within islands of `size` consecutive devices each.
 
     >>> Collective('all-reduce', 400, 1, False, groups=((0, 1), (2, 3))).is_inside(2)
     True
     """
-    islands = [{device // devices_per_worker for device in group} for group in self.groups]
-    return bool(islands) and devices_per_worker > 1 and all(len(island) == 1 for island in islands)
+    islands = [{device // size for device in group} for group in self.groups]
+    return bool(islands) and size > 1 and all(len(island) == 1 for island in islands)
 
 
 class _Instruction(NamedTuple):

@@ -8,6 +8,7 @@ after the workers on it have been summed: as many as for one worker with its own
 """
 
 import copy
+import math
 import pathlib
 import sys
 import tempfile
@@ -38,13 +39,14 @@ class RoundCommunication(NamedTuple):
     algorithm: the registry key.
     period: k.
     parameters: the size of the model in bytes.
-    in_steps: the collectives between workers in each local step.
+    in_steps: the collectives between workers in each local step; of islands, between these.
     overlapping: those of the round that can run at the same time as some of its local steps.
     after_steps: the others of the round.
-    formula: the bytes of a round according to `vrl_jax.accounting.traffic`, which does not compile.
+    formula: the bytes of a round according to `vrl_jax.accounting.traffic`, which does not compile; of a device's part
+      of the model, if it is sharded over an island.
     sent: the bytes that a worker sends with ring all-reduces, if it has its own device.
-    devices: the number of devices.
-    inside: the collectives between the devices of a worker.
+    devices: the number of devices, or islands.
+    inside: the collectives between the devices of an island.
 
   >>> sums = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
   >>> RoundCommunication('vrl_sgd', 20, 400, [], [], after_steps=sums, formula=400, sent=700).compiled
@@ -82,12 +84,12 @@ class RoundCommunication(NamedTuple):
 
   @property
   def sent_inside(self) -> int:
-    """The bytes that a device sends to others of its worker in a round; inner loops of a step count once."""
+    """The bytes that a device sends to others of its island in a round; inner loops of a step count once."""
     return self._per_round(self.inside, lambda c: c.sent)
 
   @property
   def sent_between(self) -> int:
-    """The bytes that a device sends to other workers in a round."""
+    """The bytes that a device sends to other islands in a round."""
     return self._per_round([*self.in_steps, *self.overlapping, *self.after_steps], lambda c: c.sent)
 
   def _per_round(self, found, size):
@@ -111,7 +113,7 @@ def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication
   validate(config)
   with tempfile.TemporaryDirectory() as folder, jax.enable_x64(config.x64):
     experiment = make_experiment(config, pathlib.Path(folder))
-    if len(experiment.placement.devices) < 2:
+    if experiment.placement.islands < 2:
       raise UserError(
         f'workers={config.workers} on one device, must be on several to communicate: set --config.devices'
       )
@@ -136,10 +138,10 @@ def read_round(
   if text is None:
     raise UserError('the backend does not show the compiled program: run with JAX_PLATFORMS=cpu')
   found = collectives(text)
-  devices_per_worker = getattr(experiment.placement, 'devices_per_worker', 1)
-  between = [c for c in found if not c.is_inside(devices_per_worker)]
+  placement = experiment.placement
+  between = [c for c in found if not c.is_inside(placement.devices_per_island)]
   in_round = [c for c in between if not _is_in_step(c)]
-  sends, number = experiment.traffic, len(experiment.placement.devices)
+  sends, number = experiment.traffic, placement.islands
   formula = period * (sends.per_step + sends.to_neighbours) + sends.per_round
   if config.bits < 32:
     with jax.enable_x64(config.x64):
@@ -152,11 +154,20 @@ def read_round(
     in_steps=[c for c in between if _is_in_step(c)],
     overlapping=[c for c in in_round if c.loops_beside],
     after_steps=[c for c in in_round if not c.loops_beside],
-    formula=formula,
+    formula=round(formula * _part_of_device(experiment.model.params, placement)),
     sent=sends.ring_bytes(period, 1, config.workers),
     devices=number,
-    inside=[c for c in found if c.is_inside(devices_per_worker)],
+    inside=[c for c in found if c.is_inside(placement.devices_per_island)],
   )
+
+
+def _part_of_device(params, placement):
+  """The part of a model that a device holds, and sends for its island."""
+  part = 0
+  for x in jax.tree.leaves(params):
+    shape = (placement.islands, 1, *x.shape)
+    part += x.dtype.itemsize * math.prod(placement.state_sharding(shape).shard_shape(shape))
+  return part / sum(x.nbytes for x in jax.tree.leaves(params))
 
 
 def _is_in_step(collective):
@@ -175,7 +186,7 @@ def table(rounds: Sequence[RoundCommunication]) -> str:
   """
   titles = ['', 'in every step', 'overlapping the steps', 'after the steps', 'per round', 'formula', 'sent per worker']
   islands = any(one.inside for one in rounds)
-  rows = [titles + ['inside a worker'] * islands]
+  rows = [titles + ['inside an island'] * islands]
   for one in rounds:
     sizes = (names.format_bytes(one.compiled), names.format_bytes(one.formula), names.format_bytes(one.sent))
     rows.append(
@@ -221,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   config = parse(['communication', *flags]).config
   if config is None:
     raise UserError('--config is missing (see --help)')
-  devices.prepare_devices(config.devices, workers=config.workers)
+  devices.prepare_devices(config.devices, workers=config.workers, devices_per_worker=config.devices_per_worker)
   names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
   configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
   print(table([count_communication(one) for one in configs]))
