@@ -39,7 +39,12 @@ def test_on_cpu_a_worker_has_one_device_unless_the_user_chooses():
 @pytest.mark.parametrize(
   ('workers', 'available', 'options', 'message'),
   [
-    (4, 8, {'devices': 8, 'devices_per_worker': 1}, 'workers=4 cannot be divided over devices=8: choose a divisor of 4'),
+    (
+      4,
+      8,
+      {'devices': 8, 'devices_per_worker': 1},
+      'workers=4 cannot be divided over devices=8: choose a divisor of 4',
+    ),
     (2, 4, {'devices': 6, 'processes': 2, 'devices_per_worker': 2}, 'over devices=6 of 2 processes in islands of'),
     (3, 4, {'devices': 6, 'processes': 2, 'devices_per_worker': 2}, 'over devices=6 of 2 processes in islands of'),
     (1, 2, {'devices_per_worker': 8}, 'devices_per_worker=8 does not fit: JAX has 2 device'),

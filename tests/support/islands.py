@@ -18,7 +18,13 @@ WORKERS, BATCH, PERIOD, WIDTH = 8, 8, 3, 8
 def start():
   random = np.random.default_rng(0)
   normal = lambda *shape: random.normal(size=shape, scale=0.5)
-  return {'in': normal(4, WIDTH), 'bias': normal(WIDTH), 'odd': normal(3), 'out': normal(WIDTH, 3), 'scale': np.float64(1.5)}
+  return {
+    'in': normal(4, WIDTH),
+    'bias': normal(WIDTH),
+    'odd': normal(3),
+    'out': normal(WIDTH, 3),
+    'scale': np.float64(1.5),
+  }
 
 
 def loss(params, frozen, batch, rng):
@@ -33,7 +39,10 @@ def batches(rounds):
   """[N, rounds, k, batch, ...]; the workers' targets differ."""
   random = np.random.default_rng(1)
   lead = (WORKERS, rounds, PERIOD, BATCH)
-  return {'x': random.normal(size=(*lead, 4)), 'y': random.normal(size=(*lead, 3)) + np.arange(8.0).reshape(8, 1, 1, 1, 1)}
+  return {
+    'x': random.normal(size=(*lead, 4)),
+    'y': random.normal(size=(*lead, 3)) + np.arange(8.0).reshape(8, 1, 1, 1, 1),
+  }
 
 
 def make_engine(name, devices, size, mode='sharded'):
@@ -59,7 +68,9 @@ def trajectory(name, devices, size, mode='sharded'):
   return models, metrics, first_copy(engine.consensus(state).params)
 
 
-_RESULTS = re.compile(r' = (?P<type>\S+|\(.*?\)) (?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\(')
+_RESULTS = re.compile(
+  r' = (?P<type>\S+|\(.*?\)) (?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\('
+)
 _SHAPE = re.compile(r'(f32|f64|s32|u32|pred|bf16)\[([\d,]*)\]')
 _SIZES = {'f64': 8, 'f32': 4, 's32': 4, 'u32': 4, 'bf16': 2, 'pred': 1}
 
@@ -69,7 +80,9 @@ def collectives(text, size):
   found = []
   for line in text.splitlines():
     if match := _RESULTS.search(line):
-      sent = sum(_SIZES[t] * int(np.prod([int(n) for n in s.split(',') if n] or [1])) for t, s in _SHAPE.findall(match['type']))
+      sent = sum(
+        _SIZES[t] * int(np.prod([int(n) for n in s.split(',') if n] or [1])) for t, s in _SHAPE.findall(match['type'])
+      )
       leaves = any(len({device // size for device in group}) > 1 for group in _groups(line))
       found.append((match['kind'], sent, leaves))
   return found

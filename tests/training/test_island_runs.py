@@ -37,13 +37,18 @@ def assert_close(folder, reference):
   assert [line.keys() for line in ours] == [line.keys() for line in theirs]
   for one, other in zip(ours, theirs):
     given = {name: value for name, value in one.items() if isinstance(value, (int, float))}
-    np.testing.assert_allclose(list(given.values()), [other[name] for name in given], rtol=2e-4, atol=1e-6, err_msg=str(one))
+    np.testing.assert_allclose(
+      list(given.values()), [other[name] for name in given], rtol=2e-4, atol=1e-6, err_msg=str(one)
+    )
 
 
 @pytest.mark.parametrize(
   ('options', 'said'),
   [
-    ({'devices': 8, 'devices_per_worker': 4, 'island': 'sharded'}, '8 cpu device(s) in islands of 4 (sharded), 24 steps'),
+    (
+      {'devices': 8, 'devices_per_worker': 4, 'island': 'sharded'},
+      '8 cpu device(s) in islands of 4 (sharded), 24 steps',
+    ),
     ({'devices_per_worker': 2, 'feed': 'host'}, '8 cpu device(s) in islands of 2 (replicated), 24 steps'),
     ({'devices': 4, 'devices_per_worker': 4}, '4 cpu device(s) in islands of 4 (replicated) (4 idle), 24 steps'),
   ],
@@ -82,7 +87,10 @@ def test_a_run_without_islands_is_resumed_on_them(reference, tmp_path, monkeypat
 
 
 def test_the_initial_weights_are_trained_on_an_island(tmp_path):
-  first = lambda folder, **options: (run(folder, init_epochs=1.0, learning_rate=0.1, quiet=True, **options), lines(folder))
+  first = lambda folder, **options: (
+    run(folder, init_epochs=1.0, learning_rate=0.1, quiet=True, **options),
+    lines(folder),
+  )
   _, alone = first(tmp_path / 'alone', devices=2)
   _, together = first(tmp_path / 'together', devices=8, devices_per_worker=4, island='sharded')
   np.testing.assert_allclose(together[0]['train_loss'], alone[0]['train_loss'], rtol=1e-4)
@@ -92,8 +100,14 @@ def test_the_initial_weights_are_trained_on_an_island(tmp_path):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'devices': 8, 'devices_per_worker': 3}, 'workers=4 cannot be divided over devices=8 in islands of devices_per_worker=3'),
-    ({'devices': 6, 'devices_per_worker': 2}, 'workers=4 cannot be divided over devices=6 in islands of devices_per_worker=2'),
+    (
+      {'devices': 8, 'devices_per_worker': 3},
+      'workers=4 cannot be divided over devices=8 in islands of devices_per_worker=3',
+    ),
+    (
+      {'devices': 6, 'devices_per_worker': 2},
+      'workers=4 cannot be divided over devices=6 in islands of devices_per_worker=2',
+    ),
     ({'devices_per_worker': 16, 'batch_size': 16}, 'devices_per_worker=16 does not fit: JAX has 8'),
     ({'devices_per_worker': 3}, 'batch_size=4 cannot be divided over devices_per_worker=3'),
     ({'devices_per_worker': 2, 'island': 'split'}, "island='split', must be one of replicated, sharded"),

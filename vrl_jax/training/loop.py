@@ -177,7 +177,9 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   last_line, first_loss, stages = processes.from_main(read_log)
   return Start(
     step=step,
-    state=state if restored is None else experiment.placement.split(restored.state, experiment.placement.state_sharding),
+    state=state
+    if restored is None
+    else experiment.placement.split(restored.state, experiment.placement.state_sharding),
     seconds=0.0 if restored is None else restored.metadata['seconds'],
     last_line=last_line,
     first_loss=first_loss,
