@@ -1,6 +1,13 @@
-"""A small network on islands of devices: its trajectory, and what its compiled rounds hold and send."""
+"""A small network on islands of devices: its trajectory, and what its compiled rounds hold and send.
 
+    python -m support.islands PROCESS NUM_PROCESSES PORT LOCAL_DEVICES FILE SIZE MODE ALGORITHM...
+
+is one of several processes; process 0 writes the trajectories of the algorithms.
+"""
+
+import pickle
 import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +15,8 @@ import numpy as np
 import optax
 
 import vrl_jax
+from vrl_jax.cluster import join, processes
+from vrl_jax.engine import devices
 from vrl_jax.engine.engine import Engine
 from vrl_jax.engine.feed import Supply
 from vrl_jax.engine.placement import first_copy
@@ -45,10 +54,10 @@ def batches(rounds):
   }
 
 
-def make_engine(name, devices, size, mode='sharded'):
+def make_engine(name, number, size, mode='sharded'):
   """The engine of an algorithm on islands of `size` devices."""
   algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(0.03, momentum=0.5))
-  placement = vrl_jax.place_workers(WORKERS, devices, devices_per_worker=size, island=mode)
+  placement = vrl_jax.place_workers(WORKERS, number, devices_per_worker=size, island=mode)
   return Engine(algorithm, loss, placement, Supply(None, lambda data, item: item))
 
 
@@ -56,9 +65,9 @@ def items(engine, rounds):
   return engine.placement.split(batches(rounds), engine.placement.batch_sharding)
 
 
-def trajectory(name, devices, size, mode='sharded'):
+def trajectory(name, number, size, mode='sharded'):
   """The workers' models after two rounds, the metrics of the next, and the consensus model after it."""
-  engine = make_engine(name, devices, size, mode)
+  engine = make_engine(name, number, size, mode)
   engine.placement.connect_processes()
   state, _ = engine.run(engine.init(start()), items(engine, 2), 2)
   models = engine.placement.gather(state.params)  # read before the state is donated
@@ -98,3 +107,16 @@ def _groups(line):
   numbers = lambda text: tuple(map(int, text.split(',')))
   ids = np.arange(np.prod(numbers(shape))).reshape(numbers(shape))
   return (ids.transpose(numbers(order)) if order else ids).reshape(numbers(dims)).tolist()
+
+
+if __name__ == '__main__':
+  process, number, port, local = map(int, sys.argv[1:5])
+  join.join(join.Cluster(f'127.0.0.1:{port}', number, process, heartbeat_timeout_seconds=60))
+  devices.prepare_devices(number * local)
+  size, mode = int(sys.argv[6]), sys.argv[7]
+  with jax.enable_x64(True):
+    results = {name: trajectory(name, number * local, size, mode) for name in sys.argv[8:]}
+  if processes.is_main():
+    with open(sys.argv[5], 'wb') as file:
+      pickle.dump(results, file)
+  join.finish()

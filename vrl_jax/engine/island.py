@@ -36,10 +36,8 @@ def divided_axis(shape: tuple[int, ...], devices: int) -> int | None:
 def spec_in_island(shape: tuple[int, ...], devices: int, mode: str) -> PartitionSpec:
   """How an array of one worker is divided over its island: see `MODES` and :func:`divided_axis`.
 
-  >>> spec_in_island((512, 2048), 4, 'sharded')
-  PartitionSpec(None, 'island')
-  >>> spec_in_island((512, 2048), 4, 'replicated')
-  PartitionSpec()
+  >>> tuple(spec_in_island((512, 2048), 4, 'sharded')), tuple(spec_in_island((512, 2048), 4, 'replicated'))
+  ((None, 'island'), ())
   """
   return along(divided_axis(shape, devices) if mode == 'sharded' else None)
 
@@ -47,8 +45,8 @@ def spec_in_island(shape: tuple[int, ...], devices: int, mode: str) -> Partition
 def along(axis: int | None) -> PartitionSpec:
   """The partition of an array whose axis `axis` is divided over an island; None for an array that is not divided.
 
-  >>> along(2)
-  PartitionSpec(None, None, 'island')
+  >>> tuple(along(2)), tuple(along(None))
+  ((None, None, 'island'), ())
   """
   return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, ISLAND_AXIS)
 

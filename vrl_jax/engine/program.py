@@ -12,6 +12,7 @@ class Program(NamedTuple):
     placement: where it runs.
     mapped: the result of `jax.pmap`, or of `jax.jit` for islands.
 
+  >>> import numpy as np
   >>> from vrl_jax.engine.placement import place_workers
   >>> program = place_workers(workers=1).pmap(lambda x: 2 * x)
   >>> program(np.ones((1, 3), np.float32)).tolist()

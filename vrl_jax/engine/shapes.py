@@ -4,10 +4,10 @@ from typing import Any
 
 import jax
 
-from vrl_jax.engine.placement import Placement, Sharding
+from vrl_jax.engine.layout import Layout, Sharding
 
 
-def divided(tree: Any, placement: Placement, sharding: Sharding | None = None) -> Any:
+def divided(tree: Any, placement: Layout, sharding: Sharding | None = None) -> Any:
   """Shapes [D, n/D, ...] of leaves [1, n, ...]: the workers, or their examples, of one device divided over all.
 
   Args:
@@ -23,7 +23,7 @@ def divided(tree: Any, placement: Placement, sharding: Sharding | None = None) -
   return jax.tree.map(lambda x: _shape((islands, x.shape[1] // islands, *x.shape[2:]), x, sharding), tree)
 
 
-def copied(tree: Any, placement: Placement) -> Any:
+def copied(tree: Any, placement: Layout) -> Any:
   """Shapes [D, ...] of leaves [1, ...]: a copy on each device, also of an island.
 
   >>> from vrl_jax.engine.placement import place_workers
