@@ -23,7 +23,7 @@ FIELDS = [
   ('fragments=6', 'fragments=6, must be at most the number of parameters, 5'),
   ('delay=-1', 'delay=-1, must be an integer of at least 0'),
   ('delay=1000', 'must be at most'),
-  ('bits=16', 'bits=16, must be one of 4, 8, 32'),
+  ('bits=12', 'bits=12, must be one of 4, 8, 16, 32'),
   ('compute_dtype=int8', "compute_dtype='int8', must be one of bfloat16, float32"),
   ('matmul_precision=low', "matmul_precision='low', must be one of"),
   ('profile_steps=(5,2)', 'profile_steps=(5, 2), must be (first, last)'),

@@ -186,8 +186,12 @@ def _period_is_given(config):
 
 
 def _workers_fit_the_devices(config):
-  if config.devices and config.workers % config.devices:
-    raise UserError(f'workers={config.workers} cannot be divided over devices={config.devices}')
+  size = config.devices_per_worker or 1
+  islands = f' in islands of devices_per_worker={size}' if size > 1 else ''
+  if config.devices and (config.devices % size or config.workers % (config.devices // size)):
+    raise UserError(f'workers={config.workers} cannot be divided over devices={config.devices}{islands}')
+  if config.batch_size % size:
+    raise UserError(f'batch_size={config.batch_size} cannot be divided over devices_per_worker={size}')
 
 
 def _nesterov_has_momentum(config):

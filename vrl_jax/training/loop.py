@@ -76,7 +76,7 @@ def train_and_evaluate(
   validate(config, given_algorithm=algorithm is not None)
   consistency.require_same(fingerprint.run_fields(config))
   require_packages(config)
-  devices.prepare_devices(config.devices, workers=config.workers)
+  devices.prepare_devices(config.devices, workers=config.workers, devices_per_worker=config.devices_per_worker)
   with contextlib.ExitStack() as stack:
     stack.enter_context(jax.enable_x64(config.x64))
     stack.enter_context(np.errstate(over='ignore', invalid='ignore'))  # divergence is reported by Diverged
@@ -177,7 +177,9 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   last_line, first_loss, stages = processes.from_main(read_log)
   return Start(
     step=step,
-    state=state if restored is None else experiment.placement.split(restored.state),
+    state=state
+    if restored is None
+    else experiment.placement.split(restored.state, experiment.placement.state_sharding),
     seconds=0.0 if restored is None else restored.metadata['seconds'],
     last_line=last_line,
     first_loss=first_loss,
