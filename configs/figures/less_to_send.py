@@ -18,7 +18,7 @@ FRAGMENTS, DELAY = 4, 5
 WAYS = {
   '': {},
   ', 4 fragments': {'fragments': FRAGMENTS},
-  ', 5 steps of delay': {'delay': DELAY},
+  ', 4 fragments, 5 steps of delay': {'fragments': FRAGMENTS, 'delay': DELAY},
   ', 8 bits': {'bits': 8},
   ', 4 bits': {'bits': 4},
   ', all, 4 bits': {'fragments': FRAGMENTS, 'delay': DELAY, 'bits': 4},
