@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from vrl_jax.algorithms.core.algorithm import Algorithm
+from vrl_jax.algorithms.core.algorithm import Algorithm, Plan
 from vrl_jax.algorithms.core.axes import AXES, AXIS
 from vrl_jax.algorithms.core.transfers import Moment
 from vrl_jax.engine.batch_stats import communicate_stats
@@ -36,8 +36,12 @@ def can_overlap(algorithm: Algorithm, period: int) -> bool:
   >>> can_overlap(local, period=4), can_overlap(vrl_jax.overlapped(local, delay=2), period=4)
   (False, True)
   """
-  moments = [function for _, function in algorithm.communications(period)]
-  return all(isinstance(moment, Moment) for moment in moments) and any(moment.arrival for moment in moments)
+  plan = algorithm.communications(period)
+  return len(_moments(plan)) == len(plan) and any(moment.arrival for _, moment in _moments(plan))
+
+
+def _moments(plan: Plan) -> list[tuple[int, Moment]]:
+  return [(at, moment) for at, moment in plan if isinstance(moment, Moment)]
 
 
 class OverlappedRounds:
@@ -85,7 +89,7 @@ class OverlappedRounds:
     token = state.step
     for r in range(rounds):
       place = 0
-      for at, moment in self._algorithm.communications(length):
+      for at, moment in _moments(self._algorithm.communications(length)):
         under_way = self._send(moment.arrival, state) if moment.arrival else None
         where = self._placement.replicate((np.int32(r), np.int32(place)))
         make = functools.partial(self._steps, at - place)

@@ -53,7 +53,12 @@ def make_programs(
   >>> state.params.tolist()  # 0.5 and 1.5, averaged
   [[1.0, 1.0]]
   """
-  options = {'seed': seed, 'workers_at_once': workers_at_once, 'tile_bytes': tile_bytes, 'batch_stats': batch_stats}
+  options: dict[str, Any] = {
+    'seed': seed,
+    'workers_at_once': workers_at_once,
+    'tile_bytes': tile_bytes,
+    'batch_stats': batch_stats,
+  }
   step, period = local_steps(algorithm, loss, placement, fetch, **options)
   parts, consensus = _parts(algorithm, batch_stats), make_consensus(algorithm, batch_stats)
 

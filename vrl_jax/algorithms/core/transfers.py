@@ -1,12 +1,14 @@
 """When the fragments of a model are sent, and the parts of a transfer that takes some local steps."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from vrl_jax.algorithms.core.algorithm import Params, Plan, State
 
 
-class OfFragment(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class OfFragment:
   """A function of a fragment; equal for equal functions and fragments, so that `as_optax` has one branch for them.
 
   >>> OfFragment(lambda fragment, x: (fragment, x), fragment=2)('x')
@@ -21,7 +23,8 @@ class OfFragment(NamedTuple):
     return self.function(self.fragment, *args)
 
 
-class Arrival(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Arrival:
   """The end of a transfer in three parts, of which only the second communicates.
 
   Attributes:
@@ -46,7 +49,8 @@ class Arrival(NamedTuple):
     return self.incoming(params, state, self.exchange(self.outgoing(state)))
 
 
-class Moment(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Moment:
   """What happens after one local step.
 
   >>> Moment((lambda params, state: (params + 1, state), lambda params, state: (2 * params, state)))(1, ())
@@ -70,7 +74,8 @@ class Moment(NamedTuple):
   @property
   def arrival(self) -> Arrival | None:
     """The transfer that was already under way and ends here."""
-    return self.events[0] if isinstance(self.events[0], Arrival) else None
+    first = self.events[0]
+    return first if isinstance(first, Arrival) else None
 
 
 class Events(NamedTuple):
@@ -112,6 +117,7 @@ def plan(period: int, fragments: int, delay: int, events: Events) -> Plan:
   [(3, True), (10, False), (13, True), (20, False)]
   """
   starts = start_steps(period, fragments)
+  found: list[tuple[int, Callable[..., Any]]]
   if not delay:
     found = [(step, OfFragment(events.together, f)) for f, step in enumerate(starts)]
   else:
