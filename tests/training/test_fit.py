@@ -239,6 +239,16 @@ MISTAKES = {
   'an array': ({'data': X}, 'data is a ndarray, must be a pair (x, y), or a dict with '),
   'no label': ({'data': {'input': X}}, "data has no 'label' and no 'target', only 'input'"),
   'unequal data': ({'data': (X, Y[1:])}, 'train: its arrays have 63 and 64 examples, must have equally many'),
+  'an array of objects': ({'data': (np.array([None] * 64), Y)}, 'data: x is object [64], must be numbers'),
+  'ragged rows': ({'data': ([[1, 2], [3]], Y)}, 'data: x is object [2], must be numbers'),
+  'objects in a dict': (
+    {'data': {'input': X, 'target': Y.astype(object)}},
+    "train['target'] is object [64], must be numbers",
+  ),
+  'labels that are no classes': (
+    {'data': (X, Y * 10**12)},
+    "train['label'] has the label 3000000000000, must be less than 2^20",
+  ),
   'text labels': ({'data': (X, Y.astype(str))}, 'data: y is <U21 [64], must be numbers'),
   'too few outputs': ({'model': nn.Dense(3)}, 'the model has 3 outputs for 4 classes'),
   'labels': ({'labels': Y[1:]}, 'task: labels are int64 [63], must be integers [64]'),
@@ -289,3 +299,11 @@ def test_an_algorithm_of_a_config_can_be_replaced(tmp_path):
   assert not pathlib.Path(tmp_path / 'given' / 'given.json').read_text() == '{}'
   with pytest.raises(UserError, match="algorithm='vrl_sgd' is a dict, must be a vrl_jax.Algorithm"):
     vrl_jax.train_and_evaluate(config, tmp_path / 'dict', algorithm={})
+
+
+def test_labels_that_divide_the_examples_can_be_any_numbers(tmp_path):
+  """Such as the identities of those from whom the examples are: nothing is as large as they are."""
+  vrl_jax.fit(MODEL, (X, Y), algorithm=vrl(), labels=10**12 * Y, workdir=tmp_path, **SMALL | {'epochs': 1})
+  partition = json.loads((tmp_path / 'partition.json').read_text())
+  assert partition['class_names'] == ['0', '1000000000000', '2000000000000', '3000000000000']
+  assert partition['table'] == (16 * np.eye(4, dtype=int)).tolist()

@@ -93,7 +93,7 @@ class Trainer:
     self._progress = progress
     self._stop = stop
     self._stop_flag = processes.Flag()
-    self._profiler = StepProfiler(tuple(config.profile_steps), directory.path)
+    self._profiler = StepProfiler(tuple(config.profile_steps), directory)
     self._pacers: dict[int, Pacer] = {}
     self._state = start.state
     self._last_line = start.last_line
