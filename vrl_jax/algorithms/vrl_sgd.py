@@ -93,6 +93,7 @@ def vrl_sgd(
   """
   check_buffers(buffers)
   inner = optax.with_extra_args_support(inner)
+  mask = lambda params: leaf_mask(corrected, params)  # a dict would make the Algorithm unhashable
 
   def init(params):
     unit = probe_leaves(params, 0)
@@ -114,8 +115,7 @@ def vrl_sgd(
     def new_delta(has_delta, delta, m, x, response):
       return delta + divide_by_response(m - x.astype(m.dtype), response) if has_delta else delta
 
-    has_delta = leaf_mask(corrected, params)
-    delta = jax.tree.map(new_delta, has_delta, state.delta, mean, params, state.response)
+    delta = jax.tree.map(new_delta, mask(params), state.delta, mean, params, state.response)
     params = cast_like(mean, params)
     # Buffers that are equal on all workers cancel in x̂ - x_i, so the probe restarts without any.
     probe = state.probe if buffers == 'keep' else reset_probe(inner, params, state.probe)
@@ -128,5 +128,5 @@ def vrl_sgd(
     consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=lambda state: state.delta,
   )
-  parts = Exchange(inner, axis_name, correction=from_models(), corrected=corrected)
+  parts = Exchange(inner, axis_name, correction=from_models(), corrected=mask)
   return with_exchange(algorithm, parts) if buffers == 'keep' else algorithm
