@@ -299,11 +299,3 @@ def test_an_algorithm_of_a_config_can_be_replaced(tmp_path):
   assert not pathlib.Path(tmp_path / 'given' / 'given.json').read_text() == '{}'
   with pytest.raises(UserError, match="algorithm='vrl_sgd' is a dict, must be a vrl_jax.Algorithm"):
     vrl_jax.train_and_evaluate(config, tmp_path / 'dict', algorithm={})
-
-
-def test_labels_that_divide_the_examples_can_be_any_numbers(tmp_path):
-  """Such as the identities of those from whom the examples are: nothing is as large as they are."""
-  vrl_jax.fit(MODEL, (X, Y), algorithm=vrl(), labels=10**12 * Y, workdir=tmp_path, **SMALL | {'epochs': 1})
-  partition = json.loads((tmp_path / 'partition.json').read_text())
-  assert partition['class_names'] == ['0', '1000000000000', '2000000000000', '3000000000000']
-  assert partition['table'] == (16 * np.eye(4, dtype=int)).tolist()
