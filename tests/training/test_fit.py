@@ -245,10 +245,7 @@ MISTAKES = {
     {'data': {'input': X, 'target': Y.astype(object)}},
     "train['target'] is object [64], must be numbers",
   ),
-  'labels that are no classes': (
-    {'data': (X, Y * 10**12)},
-    "train['label'] has the label 3000000000000, must be less than 2^20",
-  ),
+  'no classes': ({'data': (X, Y * 10**12)}, 'has the label 3000000000000, must be less than 2^20'),
   'text labels': ({'data': (X, Y.astype(str))}, 'data: y is <U21 [64], must be numbers'),
   'too few outputs': ({'model': nn.Dense(3)}, 'the model has 3 outputs for 4 classes'),
   'labels': ({'labels': Y[1:]}, 'task: labels are int64 [63], must be integers [64]'),
