@@ -239,6 +239,13 @@ MISTAKES = {
   'an array': ({'data': X}, 'data is a ndarray, must be a pair (x, y), or a dict with '),
   'no label': ({'data': {'input': X}}, "data has no 'label' and no 'target', only 'input'"),
   'unequal data': ({'data': (X, Y[1:])}, 'train: its arrays have 63 and 64 examples, must have equally many'),
+  'an array of objects': ({'data': (np.array([None] * 64), Y)}, 'data: x is object [64], must be numbers'),
+  'ragged rows': ({'data': ([[1, 2], [3]], Y)}, 'data: x is object [2], must be numbers'),
+  'objects in a dict': (
+    {'data': {'input': X, 'target': Y.astype(object)}},
+    "train['target'] is object [64], must be numbers",
+  ),
+  'no classes': ({'data': (X, Y * 10**12)}, 'has the label 3000000000000, must be less than 2^20'),
   'text labels': ({'data': (X, Y.astype(str))}, 'data: y is <U21 [64], must be numbers'),
   'too few outputs': ({'model': nn.Dense(3)}, 'the model has 3 outputs for 4 classes'),
   'labels': ({'labels': Y[1:]}, 'task: labels are int64 [63], must be integers [64]'),

@@ -1,6 +1,7 @@
 """The fields of every run: the table, and the options of the algorithms."""
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -213,5 +214,27 @@ def _options_belong_to_the_algorithm(config):
       )
 
 
-_RULES = (_length_is_given_once, _period_is_given, _workers_fit_the_devices, _initial_loss_has_epochs)
+def _values_are_finite(config):
+  for name, value in config.items():
+    if any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in _leaves(value)):
+      raise UserError(f'{name}={value!r:.80}, must be finite')  # JSON, in which the config is stored, has no others
+
+
+def _leaves(value):
+  if isinstance(value, Mapping | ml_collections.ConfigDict):
+    value = list(value.values())
+  if not isinstance(value, tuple | list):
+    yield value
+    return
+  for part in value:
+    yield from _leaves(part)
+
+
+_RULES = (
+  _values_are_finite,
+  _length_is_given_once,
+  _period_is_given,
+  _workers_fit_the_devices,
+  _initial_loss_has_epochs,
+)
 _ALGORITHM_RULES = (_nesterov_has_momentum, optimizers.check_paths, _options_belong_to_the_algorithm)

@@ -70,8 +70,10 @@ class Experiment(NamedTuple):
 
   def class_table(self) -> dict[str, Any]:
     """The number of examples of each class that each worker has."""
-    labels = self.task.labels
-    names = [str(name) for name in (self.task.class_names if len(self.task.class_names) else range(labels.max() + 1))]
+    labels, names = self.task.labels, [str(name) for name in self.task.class_names]
+    if not names:  # the labels need not be numbered without gaps
+      found, labels = np.unique(labels, return_inverse=True)
+      names = [str(label) for label in found]
     table = class_table(self.partition, labels, len(names))
     of_class = {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
     return of_class | ({'weights': self.partition.example_weights.tolist()} if self.partition.is_unequal else {})

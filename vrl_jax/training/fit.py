@@ -4,7 +4,6 @@ import contextlib
 import difflib
 import io
 import os
-import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
@@ -16,6 +15,7 @@ from vrl_jax.cluster import processes
 from vrl_jax.config.fields import algorithm_fields, default_config
 from vrl_jax.errors import UserError
 from vrl_jax.report import names
+from vrl_jax.system.storage import expand_home
 from vrl_jax.tasks.from_data import task_from_data
 from vrl_jax.training.comparison import Comparison, compare
 from vrl_jax.training.fit_name import name_of
@@ -110,7 +110,7 @@ def fit(
   fields = {'period': period, 'workers': workers, 'partition': partition, 'batch_size': batch_size, 'seed': seed}
   length = {} if 'steps' in options else {'epochs': epochs}
   config = _config({'task': _task_name(model), **length, **fields}, options)
-  folder = pathlib.Path(workdir or processes.from_main(lambda: tempfile.mkdtemp(prefix='vrl-jax-')))
+  folder = expand_home(workdir or processes.from_main(lambda: tempfile.mkdtemp(prefix='vrl-jax-')), 'workdir')
   with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
     if isinstance(algorithm, Mapping):
       return compare(config, folder, task, algorithm, seeds)

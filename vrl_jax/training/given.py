@@ -16,6 +16,7 @@ from vrl_jax.errors import UserError
 from vrl_jax.system.storage import checksum
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.fingerprint import data_fields
+from vrl_jax.training.run_directory import read_json
 
 FILE = 'given.json'
 """The file in a run directory that holds the fingerprints."""
@@ -120,10 +121,4 @@ def read_given(path: pathlib.Path) -> dict[str, str]:
   >>> read_given(pathlib.Path('nowhere'))
   {}
   """
-  try:
-    content = json.loads((path / FILE).read_text())
-    return content if isinstance(content, dict) else {}
-  except FileNotFoundError:
-    return {}
-  except (OSError, ValueError) as error:
-    raise UserError(f'{path / FILE}: cannot be read ({error}); move it away or choose another --workdir') from None
+  return read_json(path / FILE) or {}

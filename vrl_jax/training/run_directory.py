@@ -14,7 +14,7 @@ import ml_collections
 from vrl_jax.cluster import processes
 from vrl_jax.config.table import RESULT_ROLES, stored_value, with_roles
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.system.storage import remove_abandoned, replace_text
+from vrl_jax.system.storage import expand_home, remove_abandoned, replace_text
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
 from vrl_jax.training.log_points import LogSteps
@@ -68,7 +68,7 @@ class RunDirectory:
     Raises:
       UserError: it belongs to another config or to a running process, or cannot be written.
     """
-    path = pathlib.Path(workdir)
+    path = expand_home(workdir, 'workdir')
     fields = json.loads(config.to_json_best_effort())
     with contextlib.ExitStack() as stack:
       locks: list[DirectoryLock] = []

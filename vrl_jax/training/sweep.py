@@ -18,7 +18,7 @@ from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.report.specs import check_spec
 from vrl_jax.system.signals import StopRequest
-from vrl_jax.system.storage import remove_abandoned
+from vrl_jax.system.storage import expand_home, remove_abandoned
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.directory_lock import DirectoryLock
@@ -79,7 +79,7 @@ def run_sweep(
   >>> sorted(result.files), result.diverged
   (['consensus', 'distance', 'loss', 'report', 'variance'], [])
   """
-  directory = pathlib.Path(workdir)
+  directory = expand_home(workdir, 'workdir')
   consistency.require_same(fingerprint.run_fields(config))
   algorithms = algorithms or {}
   runs = sweep_runs(config, algorithms)
