@@ -1,6 +1,6 @@
 """Tables of the network benchmark, compared with `vrl_jax.accounting.cost_model`: python -m benchmarks.network.report.
 
-Reads results/data/network.json, prints the tables and writes them into docs/scaling.md.
+Reads results/data/network.json and network_islands.json, prints the tables and writes them into docs/scaling.md.
 """
 
 import json
@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.network import RESULTS, ROOT, runs
+from benchmarks.network import RESULTS, ROOT, islands, runs
 from vrl_jax.accounting import cost_model
 from vrl_jax.accounting.traffic import Traffic
 from vrl_jax.report import names
@@ -154,7 +154,12 @@ def model_table(points: list[dict[str, Any]]) -> str:
 def parts(results: dict[str, Any]) -> dict[str, str]:
   """The tables, by their names in docs/scaling.md."""
   points, layouts = sorted_points(results)
-  return {'layouts': layout_table(layouts), 'table': table(points), 'model': model_table(points)}
+  return {
+    'layouts': layout_table(layouts),
+    'table': table(points),
+    'model': model_table(points),
+    'islands': islands.table(islands.stored()),
+  }
 
 
 def report(results: dict[str, Any]) -> str:

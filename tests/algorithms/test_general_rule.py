@@ -48,7 +48,9 @@ def test_vrl_sgd_equals_numpy_and_reaches_the_optimum_and_its_corrections_sum_to
   assert np.abs(corrections.sum(axis=1)).max() < 1e-12
 
 
-@pytest.mark.parametrize('sending', [Sending(fragments=4), Sending(delay=3), Sending(bits=8, block=4), ALL], ids=str)
+@pytest.mark.parametrize(
+  'sending', [Sending(fragments=4), Sending(delay=3), Sending(bits=16), Sending(bits=8, block=4), ALL], ids=str
+)
 def test_local_sgd_equals_numpy(sending):
   check('local_sgd', sending)
 
@@ -81,8 +83,9 @@ def test_momentum_inside_reaches_the_optimum():
   assert np.abs(corrections.sum(axis=1)).max() < 1e-11
 
 
-def test_without_error_feedback_it_equals_numpy():
-  check('vrl_sgd', Sending(bits=4, block=6, error_feedback=False))
+@pytest.mark.parametrize('bits', [16, 4])
+def test_without_error_feedback_it_equals_numpy(bits):
+  check('vrl_sgd', Sending(bits=bits, block=6, error_feedback=False))
 
 
 def test_with_a_nonlinear_optimizer_inside():

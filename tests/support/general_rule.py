@@ -20,10 +20,10 @@ X0 = np.linspace(-1.0, 2.0, 37)
 LENGTHS = [1, 8, 8, 5, 2, 8]
 COMBINATIONS = [
   Sending(fragments, delay, bits, block=4)
-  for fragments, delay, bits in itertools.product((1, 4), (0, 2), (32, 8, 4))
+  for fragments, delay, bits in itertools.product((1, 4), (0, 2), (32, 16, 8, 4))
   if (fragments, delay, bits) != (1, 0, 32)
 ]
-SHORT = {(4, 0, 32), (1, 2, 32), (1, 0, 8), (4, 2, 4)}
+SHORT = {(4, 0, 32), (1, 2, 32), (1, 0, 16), (1, 0, 8), (4, 2, 4)}
 every_combination = pytest.mark.parametrize(
   'sending',
   [pytest.param(s, marks=() if s[:3] in SHORT else pytest.mark.slow, id=f'{s[0]}-{s[1]}-{s[2]}') for s in COMBINATIONS],

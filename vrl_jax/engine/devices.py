@@ -6,16 +6,19 @@ from vrl_jax.cluster import processes
 from vrl_jax.cpu.thread_pool import backend_started, guard_against_deadlock
 from vrl_jax.cpu.virtual_devices import default_cpu_devices
 from vrl_jax.errors import UserError
-from vrl_jax.storage import cache_dir
+from vrl_jax.system.storage import cache_dir
 
 
-def prepare_devices(num_cpu_devices: int | None = None, *, workers: int = 1) -> None:
+def prepare_devices(
+  num_cpu_devices: int | None = None, *, workers: int = 1, devices_per_worker: int | None = None
+) -> None:
   """Configures JAX for a run; call it before anything uses a device, and after `jax.distributed.initialize`.
 
   Args:
     num_cpu_devices: the number of virtual CPU devices of all processes together; ignored on GPUs and TPUs. None chooses
       by `workers`, or keeps the devices if JAX has already started.
     workers: N.
+    devices_per_worker: M; then there are by default M times as many.
 
   Raises:
     UserError: JAX has already started with fewer CPU devices.
@@ -34,7 +37,8 @@ def prepare_devices(num_cpu_devices: int | None = None, *, workers: int = 1) -> 
         f'vrl_jax.prepare_devices({num_cpu_devices}) before anything else uses JAX, or restart the process'
       )
     return
-  num_cpu_devices = num_cpu_devices or default_cpu_devices(max(1, workers // processes.count()))
+  islands = default_cpu_devices(max(1, workers // processes.count()))
+  num_cpu_devices = num_cpu_devices or islands * (devices_per_worker or 1)
   guard_against_deadlock(num_cpu_devices)
   jax.config.update('jax_num_cpu_devices', num_cpu_devices)
 

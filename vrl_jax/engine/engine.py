@@ -1,8 +1,9 @@
 """The engine: runs rounds of one algorithm on one loss, for all workers at once, as one compiled program.
 
 N workers run on D devices as a pmap over D of a vmap over N/D, with both axes in the algorithm's `axis_name`, so the
-trajectory does not depend on D. The arrays of a run have the leading axes [D, N/D]. The period is the length of an axis
-of the items; the algorithm never sees it.
+trajectory does not depend on D. The arrays of a run have the leading axes [D, N/D]. If workers are larger than a device,
+each of the D is an island of several, see `vrl_jax.engine.placement`. The period is the length of an axis of the items;
+the algorithm never sees it.
 """
 
 import functools
@@ -17,9 +18,9 @@ import numpy as np
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.engine.feed import Supply
 from vrl_jax.engine.overlap import OverlappedRounds, can_overlap
-from vrl_jax.engine.placement import Placement, Program
+from vrl_jax.engine.placement import Placement
+from vrl_jax.engine.program import Program
 from vrl_jax.engine.programs import local_steps, make_programs
-from vrl_jax.engine.shapes import copied
 from vrl_jax.engine.state import Model, WorkerState
 
 
@@ -60,7 +61,7 @@ class Engine:
       loss: `(params, frozen, batch, rng) -> scalar`, the mean over one worker's mini-batch; with batch statistics
         `-> (scalar, new statistics)`, and the current ones are `frozen['batch_stats']`.
       placement: the workers and their devices.
-      supply: where mini-batches come from.
+      supply: the source of the mini-batches.
       seed: of the `rng` that `loss` receives, which differs between workers and steps.
       workers_at_once: the number of workers of a device that compute their gradients together; None chooses, see
         `vrl_jax.cpu.worker_order`.
@@ -94,17 +95,21 @@ class Engine:
     )
 
   def _overlaps(self, items: Any) -> bool:
-    in_steps = self._options['batch_stats'] == 'sync'  # a collective in every local step
+    # An island has a collective in every local step, and so have shared batch statistics.
+    in_steps = self.placement.devices_per_island > 1 or self._options['batch_stats'] == 'sync'
     return self._overlap and not in_steps and can_overlap(self._algorithm, jax.tree.leaves(items)[0].shape[3])
 
   def init(self, params: Any, batch_stats: Any = ()) -> WorkerState:
     """The initial state: every worker has `params` and `batch_stats`, trees without worker axes."""
-    return self.placement.pmap(self._start)(*self.placement.replicate((params, batch_stats)))
+    start = lambda *model: self.placement.constrain(self._start(*model), lead=1)
+    return self.placement.pmap(start)(*self.placement.copy_model((params, batch_stats)))
 
   def state_shapes(self, params: Any, batch_stats: Any = ()) -> WorkerState:
     """The shapes of `init`, also for devices that are not attached."""
     of_device = jax.eval_shape(self._start, params, batch_stats)
-    return copied(jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), of_device), self.placement)
+    islands, sharding = self.placement.islands, self.placement.state_sharding
+    shape = lambda x: (islands, *x.shape)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(shape(x), x.dtype, sharding=sharding(shape(x))), of_device)
 
   @property
   def _start(self) -> Callable[..., WorkerState]:
@@ -144,7 +149,7 @@ class Engine:
     return self._dispatch('trace', state, items)
 
   def consensus(self, state: WorkerState) -> Model:
-    """The model to evaluate, one copy per device: leaves [D, ...]."""
+    """The model to evaluate, one copy per device or island: leaves [D, ...]."""
     return self._programs['consensus'](state.params, state.opt_state, state.batch_stats)
 
   def lower(self, program: str, state: WorkerState, items: Any, *more: Any) -> jax.stages.Lowered:

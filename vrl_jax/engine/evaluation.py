@@ -1,4 +1,4 @@
-"""Exact means over a split: sharded over the devices, padded and masked."""
+"""Exact means over a split: divided over the devices, padded and masked."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -48,14 +48,14 @@ def eval_parts(data: Any, placement: Placement, chunk: int) -> Iterator[EvalPart
   ([[[0, 1], [2, 3], [4, 0]]], [[[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]]])
   """
   total = len(jax.tree.leaves(data)[0])
-  devices = len(placement.devices)
+  devices = placement.islands
   limit = devices * max(chunk, HOST_CHUNK)
   for start in range(0, total, limit):
     size = min(limit, total - start)
     per_device = -(-size // devices)
     indices = start + np.arange(devices * per_device).reshape(devices, per_device)
     real = indices < start + size
-    local = placement.local_device_indices
+    local = placement.local_islands
     rows = np.where(real, indices, start)[local.start : local.stop]
     sharded = placement.shard(jax.tree.map(lambda x, rows=rows: x[rows], data))
     yield make_eval_part(sharded, np.tile(np.arange(per_device), (devices, 1)), real, chunk, placement)
@@ -79,12 +79,13 @@ def make_eval_part(data: Any, indices: np.ndarray, weight: np.ndarray, chunk: in
   """
   devices, count = indices.shape
   chunk = min(chunk, count)
+  chunk += -chunk % placement.devices_per_island  # each chunk is divided over an island
   missing = -count % chunk
   pad = ((0, 0), (0, missing))
   shape = (devices, (count + missing) // chunk, chunk)
   indices = np.pad(np.where(weight, indices, 0), pad).reshape(shape).astype(np.int32)
   weight = np.pad(weight, pad).reshape(shape).astype(np.float32)
-  local = placement.local_device_indices
+  local = placement.local_islands
   return EvalPart(data, *placement.shard((indices[local.start : local.stop], weight[local.start : local.stop])))
 
 
@@ -99,7 +100,8 @@ def make_evaluator(
     weighted: whether there are weights other than 0 and 1.
 
   Returns:
-    A function of a model and the frozen constants, both with a copy per device (leaves [D, ...]), and the examples.
+    A function of a model and the frozen constants, both with a copy per device or island (leaves [D, ...]), and the
+    examples.
 
   >>> from vrl_jax.engine.placement import place_workers
   >>> placement = place_workers(workers=1)
@@ -111,7 +113,8 @@ def make_evaluator(
 
   def sums(params, frozen, data, indices, weight):
     def chunk_sums(indices, weight):
-      values = metrics(params, frozen, jax.tree.map(lambda x: x[indices], data))
+      batch = placement.constrain_batch(jax.tree.map(lambda x: x[indices], data))
+      values = metrics(params, frozen, batch)
       # A padded row repeats a real one; `where` excludes it even if its metric is NaN.
       scale = lambda v: v * weight.astype(v.dtype) if weighted else v
       return jax.tree.map(lambda v: jnp.sum(jnp.where(weight > 0, scale(v.astype(jnp.result_type(float))), 0)), values)

@@ -1,4 +1,4 @@
-"""How examples reach the workers: data that fits stays on the devices and only indices are sent; other data is sent."""
+"""Feeding: data that fits stays on the devices and only indices are sent; otherwise the host sends mini-batches."""
 
 import itertools
 import os
@@ -19,7 +19,7 @@ _FRACTION_OF_MEMORY = 0.5
 
 
 class Supply(NamedTuple):
-  """Where mini-batches come from.
+  """The source of the mini-batches.
 
   Attributes:
     data: the data that stay on the devices, [D, ...]; the workers of a device share them.
@@ -56,7 +56,7 @@ class Feed:
   """
 
   def __init__(self, data: Any, stream: IndexStream, placement: Placement, *, frozen: Any = (), where: str = 'auto'):
-    """Puts the data in their place.
+    """Copies the data to the devices, unless the host keeps them.
 
     Args:
       data: a tree of NumPy arrays [examples, ...].
@@ -76,11 +76,11 @@ class Feed:
     self._data, self._left_out = data, None
     if shards is not None:
       local = placement.local_workers
-      by_device = stream.partition.sizes.reshape(len(placement.devices), -1)
+      by_device = stream.partition.sizes.reshape(placement.islands, -1)
       starts = by_device.cumsum(axis=1) - by_device  # of each worker's shard among the rows of its device
       self._starts = starts.reshape(-1)[local.start : local.stop].astype(np.int32)
       self._weights = _row_weights(stream.partition, by_device)
-      here = placement.local_device_indices
+      here = placement.local_islands
       self._data = _take(data, _rows(shards, self._weights > 0)[here.start : here.stop])
       self._left_out = _take(data, np.setdiff1d(np.arange(stream.partition.num_examples), np.concatenate(shards)))
     on_devices = None
@@ -116,11 +116,11 @@ class Feed:
       by_worker = _take(
         self._data, by_worker if self.is_shared else (worker // self._placement.workers_per_device, by_worker)
       )
-    return self._placement.split_local(by_worker)
+    return self._placement.split_local(by_worker, self._placement.batch_sharding)
 
   def training_parts(self, chunk: int) -> Iterable[EvalPart]:
     """All training examples, each once, for evaluation; examples on the devices are not sent again."""
-    partition, devices = self._stream.partition, len(self._placement.devices)
+    partition, devices = self._stream.partition, self._placement.islands
     if self.is_shared:
       if not self.on_device:
         return _Iterable(lambda: eval_parts(self._data, self._placement, chunk))
@@ -181,9 +181,9 @@ def _item_is_batch(data, batch):
 
 def _fits(data, placement, shared):
   size = sum(x.nbytes for x in jax.tree.leaves(data))
-  per_device = size if shared else size / len(placement.devices)
-  local = placement.local_device_indices
-  stats = placement.devices[local.start].memory_stats() or {}
+  per_device = size if shared else size / placement.islands
+  local = placement.local_devices
+  stats = local[0].memory_stats() or {}
   fits = per_device <= _FRACTION_OF_MEMORY * stats.get('bytes_limit', _host_memory() / len(local))
   return fits if placement.is_local else all(processes.collect(fits))
 

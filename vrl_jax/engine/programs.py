@@ -1,6 +1,7 @@
 """The compiled programs of the engine: k local steps in a scan, then the communication, for all workers at once.
 
-A program is a pmap over the devices of a vmap over the workers of a device. The functions here are those of one worker.
+A program is a pmap over the devices, or islands, of a vmap over the workers of each. The functions here are those of one
+worker.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from vrl_jax.algorithms.core.axes import AXES, AXIS
 from vrl_jax.cpu.tiled_updates import tile_updates
 from vrl_jax.cpu.worker_order import group_workers, serialize_workers
 from vrl_jax.engine.batch_stats import communicate_stats
-from vrl_jax.engine.placement import Placement, Program
+from vrl_jax.engine.placement import Placement
+from vrl_jax.engine.program import Program
 from vrl_jax.engine.round_metrics import round_metrics
 from vrl_jax.engine.state import Model, WorkerState, make_consensus
 
@@ -60,14 +62,21 @@ def make_programs(
   step, period = local_steps(algorithm, loss, placement, fetch, **options)
   parts, consensus = _parts(algorithm, batch_stats), make_consensus(algorithm, batch_stats)
 
-  def mapped(worker, *in_axes):
-    return placement.pmap(jax.vmap(worker, in_axes, axis_name=AXIS), donate_argnums=0)
+  def mapped(worker, *in_axes, lead=1):
+    workers = jax.vmap(worker, in_axes, axis_name=AXIS)
 
+    def on_device(state, *args):
+      state, out = workers(placement.constrain(state, lead=1), *args)
+      return placement.constrain(state, lead=1), placement.constrain(out, lead)
+
+    return placement.pmap(on_device, donate_argnums=0)
+
+  one_model = _first_of(jax.vmap(consensus, axis_name=AXIS))
   return {
     'run': mapped(_run(period, parts), 0, None, None, 0, None),
     'measure': mapped(_measure(algorithm, step, parts), 0, None, None, 0),
-    'trace': mapped(_trace(algorithm, step, parts, consensus), 0, None, None, 0),
-    'consensus': placement.pmap(_first_of(jax.vmap(consensus, axis_name=AXIS))),
+    'trace': mapped(_trace(algorithm, step, parts, consensus), 0, None, None, 0, lead=2),  # workers, steps
+    'consensus': placement.pmap(lambda *state: placement.constrain(one_model(*state))),
   }
 
 
@@ -98,13 +107,15 @@ def local_steps(
   0.75
   """
   gradient = jax.value_and_grad(loss if batch_stats else _without_stats(loss), has_aux=True)
+  # The order of workers and tiles are for a CPU device that computes alone.
+  platform = placement.platform if placement.devices_per_island == 1 else 'several devices'
   if batch_stats != 'sync':  # whose gradient needs all workers at the same time
-    gradient = group_workers(gradient, placement.platform, workers_at_once)
-  step = _local_step(algorithm, gradient, fetch, seed)
+    gradient = group_workers(gradient, platform, workers_at_once)
+  step = _local_step(algorithm, gradient, fetch, seed, placement)
   new_state = lambda *args: step(*args)[0]
   period = serialize_workers(
     _scanned(new_state),
-    placement.platform,
+    platform,
     workers_at_once,
     single_worker_period=_scanned(tile_updates(new_state, tile_bytes)),
   )
@@ -120,20 +131,21 @@ def _first_of(fun):
   return lambda *args: jax.tree.map(lambda x: x[0], fun(*args))
 
 
-def _local_step(algorithm, value_and_grad, fetch, seed):
+def _local_step(algorithm, value_and_grad, fetch, seed, placement):
   """`(state, data, frozen, worker, item) -> (state, v_i)`: one step of worker i, and its direction."""
 
   def step(state, data, frozen, worker, item):
     rng = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), worker)
-    batch = fetch(data, item)
+    batch = placement.constrain_batch(fetch(data, item))
     constants = Model(state.params, state.batch_stats).constants(frozen)
     (value, stats), grads = value_and_grad(state.params, constants, batch, rng)
+    grads = placement.constrain(grads)
     correction = algorithm.correction(state.opt_state)
     direction = grads if correction is None else jax.tree.map(lambda g, c: g.astype(c.dtype) - c, grads, correction)
     updates, opt_state = algorithm.transform.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     loss_sum = state.loss_sum + value.astype(state.loss_sum.dtype)
-    return WorkerState(params, opt_state, state.step + 1, loss_sum, stats), direction
+    return placement.constrain((WorkerState(params, opt_state, state.step + 1, loss_sum, stats), direction))
 
   return step
 

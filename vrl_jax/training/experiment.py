@@ -23,7 +23,7 @@ from vrl_jax.engine.periods import Periods, make_periods
 from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task
@@ -70,8 +70,10 @@ class Experiment(NamedTuple):
 
   def class_table(self) -> dict[str, Any]:
     """The number of examples of each class that each worker has."""
-    labels = self.task.labels
-    names = [str(name) for name in (self.task.class_names if len(self.task.class_names) else range(labels.max() + 1))]
+    labels, names = self.task.labels, [str(name) for name in self.task.class_names]
+    if not names:  # the labels need not be numbered without gaps
+      found, labels = np.unique(labels, return_inverse=True)
+      names = [str(label) for label in found]
     table = class_table(self.partition, labels, len(names))
     of_class = {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
     return of_class | ({'weights': self.partition.example_weights.tolist()} if self.partition.is_unequal else {})
@@ -84,15 +86,21 @@ class Experiment(NamedTuple):
       'steps_per_epoch': self.steps_per_epoch,
       'parameters': sum(x.size for x in jax.tree.leaves(self.model.params)),
       'devices_used': len(self.placement.devices),
+      'devices_per_worker': self.placement.devices_per_island,
     }
 
   def describe(self, config: ml_collections.ConfigDict, step: int) -> str:
     """A line for the terminal about a run that starts at `step`."""
-    devices = self.placement.devices
     return (
-      f'{config.algorithm} on {config.task}: {config.workers} workers on {len(devices)} {devices[0].platform} '
-      f'device(s), {self.periods.steps} steps in rounds of {self.periods.period}, from step {step}'
+      f'{config.algorithm} on {config.task}: {config.workers} workers on {self._devices()}, '
+      f'{self.periods.steps} steps in rounds of {self.periods.period}, from step {step}'
     )
+
+  def _devices(self) -> str:
+    placement, number = self.placement, len(self.placement.devices)
+    size, idle = placement.devices_per_island, jax.device_count() - number
+    islands = f' in islands of {size} ({placement.island})' if size > 1 else ''
+    return f'{number} {placement.platform} device(s){islands}' + (f' ({idle} idle)' if idle else '')
 
   def describe_data(self) -> str:
     """The table of examples per worker and class, and how many are left out, or how they count."""
@@ -138,7 +146,13 @@ def make_experiment(
   >>> experiment.placement.workers, experiment.traffic.per_round, experiment.model.params
   (2, 4, array([1.], dtype=float32))
   """
-  placement = place_workers(config.workers, config.devices)
+  placement = place_workers(
+    config.workers,
+    config.devices,
+    devices_per_worker=config.devices_per_worker,
+    island=config.island,
+    batch_size=config.batch_size,
+  )
   task = load_task(config) if task is None else task
   check_batch_stats(config, task)
   data = fingerprint.data_fields(task)
@@ -164,13 +178,13 @@ def make_experiment(
     stages=config.period_stages,
     max_period=config.max_period,
   )
-  check_delay(config, periods)
   params = jax.eval_shape(task.init, jax.random.key(config.seed))
   if algorithm is None:
+    check_delay(config, periods)
     check_option_names(config)
     algorithm = make_algorithm(config, steps)
     check_algorithm(config, algorithm, params)
-  model = placement.from_main(initial_model(config, task, shared, data, stop))
+  model = placement.from_main(initial_model(config, task, shared, data, stop, placement))
   task = with_precision(task, config.compute_dtype, config.matmul_precision)  # not for the common initial weights
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
   sends = traffic(algorithm, model.params, config.workers)

@@ -22,8 +22,8 @@ from vrl_jax.engine.feed import Feed
 from vrl_jax.engine.placement import Placement, first_copy
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
-from vrl_jax.signals import StopRequest
-from vrl_jax.storage import atomic_path, sha256
+from vrl_jax.system.signals import StopRequest
+from vrl_jax.system.storage import atomic_path, sha256
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.orbax_errors import cause
 from vrl_jax.training.progress import show_progress
@@ -39,6 +39,7 @@ def initial_model(
   directory: pathlib.Path,
   data: dict[str, str],
   stop: StopRequest | None = None,
+  placement: Placement | None = None,
 ) -> Model:
   """The task's initial model, trained for `config.init_epochs` epochs by one worker with plain SGD.
 
@@ -52,6 +53,8 @@ def initial_model(
     directory: where the weights are stored.
     data: the task's `vrl_jax.training.fingerprint.data_fields`; weights of other data are not used.
     stop: asked between rounds.
+    placement: of the run. If it divides models over islands, the model is drawn and trained on this process's part of
+      an island; else, and without a placement, on one device.
 
   Returns:
     NumPy parameters and batch statistics.
@@ -76,20 +79,37 @@ def initial_model(
   >>> bool(abs(x[0]) < 1), bool(x == again)
   (True, True)
   """
-  params = jax.tree.map(np.asarray, task.init(jax.random.key(config.seed)))
-  model = Model(params, task.batch_stats)
+  one_worker = _one_worker(placement)
+  model = Model(_draw(task, config.seed, one_worker), task.batch_stats)
   if not config.init_epochs or not processes.is_main():
     return model
   path = directory / f'initial_{_key(config, data)}.msgpack'
   stored = _read(path, model)
   if stored is None:
-    stored = _plain_sgd(config, task, model, stop or StopRequest())
+    stored = _plain_sgd(config, task, model, stop or StopRequest(), one_worker)
     _write(path, stored)
   return stored
 
 
-def _plain_sgd(config, task, model, stop):
-  placement = Placement((jax.local_devices()[0],), 1)
+def _one_worker(placement):
+  """A worker on one device, or on an island if only that can hold the model."""
+  if placement is None or placement.island == 'replicated':
+    return Placement((jax.local_devices()[0],), 1)
+  devices = placement.local_devices[: placement.devices_per_island]
+  return Placement(devices, 1, len(devices), placement.island)
+
+
+def _draw(task, seed, placement):
+  """The initial parameters as NumPy arrays."""
+  key = jax.random.key(seed)
+  if placement.devices_per_island == 1:
+    return jax.tree.map(np.asarray, task.init(key))
+  one_copy = lambda key: jax.tree.map(lambda x: jax.numpy.asarray(x)[None], task.init(key))
+  shardings = jax.tree.map(lambda x: placement.state_sharding(x.shape, lead=1), jax.eval_shape(one_copy, key))
+  return first_copy(jax.jit(one_copy, out_shardings=shardings)(key))
+
+
+def _plain_sgd(config, task, model, stop, placement):
   stream = index_stream(identical(task.labels, 1, seed=config.seed), config.batch_size, config.seed)
   feed = Feed(task.train, stream, placement, frozen=task.frozen, where=config.feed)
   inner = optax.chain(optax.add_decayed_weights(config.weight_decay), optax.sgd(config.learning_rate))

@@ -15,7 +15,7 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import complete, validate, without_algorithm
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
@@ -26,7 +26,7 @@ from vrl_jax.training.given import FILE, given_fingerprints, require_same_given
 from vrl_jax.training.log_points import LogSteps
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import show_progress
-from vrl_jax.training.restore import restore_for_all
+from vrl_jax.training.restore_together import restore_for_all
 from vrl_jax.training.run_directory import RunDirectory
 from vrl_jax.training.trainer import Start, Trainer
 from vrl_jax.training.writers import open_writers, require_packages
@@ -46,13 +46,13 @@ def train_and_evaluate(
   Args:
     config: a complete config (`vrl_jax.task_config` or `vrl_jax.load_config`).
     workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
-    stop: from `vrl_jax.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
+    stop: from `vrl_jax.system.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
       SIGINT stop the training after the current round.
-    task: a task to train instead of the one that `config.task` names, which then only names it. A run is resumed only
-      with a task of the same data, initial parameters, loss and metrics.
-    algorithm: an algorithm with its inner optimizer to use instead of the one that the config describes;
-      `config.algorithm` then only names it, and the fields of the optimizer, its schedule and the algorithm's options
-      have no effect and are not stored. A run is resumed only with an algorithm that computes the same.
+    task: the task to train, instead of making it from the config; `config.task` is then only its name. A run can be
+      resumed only with a task that has the same data, initial parameters, loss and metrics.
+    algorithm: the algorithm with its inner optimizer, instead of making it from the config; `config.algorithm` is then only
+      its name, and the fields of the optimizer, its schedule and the algorithm's options are ignored and not stored. A
+      run can be resumed only with an algorithm that has the same jaxprs.
     show_data: receives the table of examples per worker and class; `run_sweep` prints equal tables once.
 
   Returns:
@@ -76,7 +76,7 @@ def train_and_evaluate(
   validate(config, given_algorithm=algorithm is not None)
   consistency.require_same(fingerprint.run_fields(config))
   require_packages(config)
-  devices.prepare_devices(config.devices, workers=config.workers)
+  devices.prepare_devices(config.devices, workers=config.workers, devices_per_worker=config.devices_per_worker)
   with contextlib.ExitStack() as stack:
     stack.enter_context(jax.enable_x64(config.x64))
     stack.enter_context(np.errstate(over='ignore', invalid='ignore'))  # divergence is reported by Diverged
@@ -107,7 +107,7 @@ def train_and_evaluate(
       stack.enter_context(stop.handles_signals())
     with (
       stop.deferred(),
-      CheckpointWriter.open(directory.path, through=directory.locked_path) as checkpoints,
+      CheckpointWriter.open(directory.path, directory.locked_path, directory.is_seen_by_all()) as checkpoints,
       show_progress(total=experiment.periods.steps, initial=start.step) as progress,
     ):
       trainer = Trainer(
@@ -128,7 +128,7 @@ def train_and_evaluate(
 def check_given(
   config: ml_collections.ConfigDict, task: Task | None, algorithm: Algorithm | None
 ) -> tuple[Task | None, dict[str, str]]:
-  """Checks the objects that were given.
+  """Checks a task and an algorithm that were passed as objects.
 
   Returns:
     The task, which was loaded if the check of an algorithm needed it, and the fingerprints of the given objects.
@@ -166,7 +166,8 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   """
   state = experiment.engine.init(*experiment.model)
   directory.require_lock()  # to restore can rename a damaged checkpoint
-  restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement)
+  together = directory.is_seen_by_all()
+  restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement, together)
   step = 0 if restored is None else restored.step
 
   def read_log():
@@ -177,7 +178,7 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   last_line, first_loss, stages = processes.from_main(read_log)
   return Start(
     step=step,
-    state=state if restored is None else experiment.placement.split(restored.state),
+    state=state if restored is None else restored.state,
     seconds=0.0 if restored is None else restored.metadata['seconds'],
     last_line=last_line,
     first_loss=first_loss,

@@ -33,7 +33,8 @@ class Evaluator:
     test = experiment.task.test
     self._train = experiment.feed.training_parts(_EVAL_CHUNK)
     self._test = None if test is None else list(eval_parts(test, experiment.placement, _EVAL_CHUNK))
-    self._pick_step = experiment.placement.pmap(lambda models, t: jax.tree.map(lambda x: x[0, t], models))
+    constrain = experiment.placement.constrain
+    self._pick_step = experiment.placement.pmap(lambda models, t: constrain(jax.tree.map(lambda x: x[0, t], models)))
 
   def log_line(self, step: int, rounds: int, model: Model, scalars: dict[str, float] | None = None) -> dict[str, Any]:
     """One log line, without the time.
@@ -41,7 +42,7 @@ class Evaluator:
     Args:
       step: the number of steps done.
       rounds: the number of complete rounds in them.
-      model: the consensus model, one copy per device.
+      model: the consensus model, one copy per device or island.
       scalars: the engine's measurements in the round; None at step 0.
     """
     experiment = self._experiment

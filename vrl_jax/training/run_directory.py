@@ -5,15 +5,16 @@ import json
 import math
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import ml_collections
 
 from vrl_jax.cluster import processes
-from vrl_jax.config.table import RESULT_ROLES, with_roles
+from vrl_jax.config.table import RESULT_ROLES, stored_value, with_roles
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.storage import remove_abandoned, replace_text
+from vrl_jax.system.storage import expand_home, remove_abandoned, replace_text
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
 from vrl_jax.training.log_points import LogSteps
@@ -53,6 +54,7 @@ class RunDirectory:
     self.summary = summary
     self._lock = lock
     self._run_started = False
+    self._is_seen_by_all: bool | None = None
 
   @classmethod
   @contextlib.contextmanager
@@ -66,7 +68,7 @@ class RunDirectory:
     Raises:
       UserError: it belongs to another config or to a running process, or cannot be written.
     """
-    path = pathlib.Path(workdir)
+    path = expand_home(workdir, 'workdir')
     fields = json.loads(config.to_json_best_effort())
     with contextlib.ExitStack() as stack:
       locks: list[DirectoryLock] = []
@@ -101,6 +103,21 @@ class RunDirectory:
       (self.locked_path / 'summary.json').unlink(missing_ok=True)
     self.write_json('config.json', self.config)
     self._run_started = True
+
+  def is_seen_by_all(self) -> bool:
+    """Whether there are several processes and all see this directory, so that each can write a part of a checkpoint."""
+    if processes.count() == 1:
+      return False
+    if self._is_seen_by_all is None:
+      name = f'.seen_by_all.{processes.from_main(lambda: secrets.token_hex(8))}'
+      with self._writing() if processes.is_main() else contextlib.nullcontext():
+        if processes.is_main():
+          (self.locked_path / name).touch()
+        processes.wait_for_all()
+        self._is_seen_by_all = all(processes.collect((self.path / name).exists()))
+        if processes.is_main():
+          (self.locked_path / name).unlink()
+    return self._is_seen_by_all
 
   @property
   def shared(self) -> pathlib.Path:
@@ -204,13 +221,15 @@ def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
   ''
   """
   stored, now = with_roles(stored, *RESULT_ROLES), with_roles(now, *RESULT_ROLES)
-  differing = [key for key in sorted(stored.keys() | now.keys()) if stored.get(key) != now.get(key)]
+  names = sorted(stored.keys() | now.keys())
+  values = {name: (stored_value(stored, name), stored_value(now, name)) for name in names}
+  differing = [name for name, (before, after) in values.items() if before != after]
   why_not = ''
   if len(differing) == 1 and is_longer(stored, now):
     if not (reason := obstacle(now)):
       return ''
     why_not = f', and the run cannot be extended: {reason}'
-  return '; '.join(f'{key}={stored.get(key)!r} there and {now.get(key)!r} now' for key in differing) + why_not
+  return '; '.join('{}={!r} there and {!r} now'.format(name, *values[name]) for name in differing) + why_not
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any] | None:
