@@ -27,7 +27,9 @@ import optax
 
 from vrl_jax.algorithms.core import fragments as pieces_of
 from vrl_jax.algorithms.core.algorithm import Algorithm, no_correction
+from vrl_jax.algorithms.core.automatic_axes import divided
 from vrl_jax.algorithms.core.averaging import mean_over_workers
+from vrl_jax.algorithms.core.axes import worker_axes
 from vrl_jax.algorithms.core.buffers import with_buffers_of
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.exchange import Exchange, Window, leaf_mask, with_exchange
@@ -220,7 +222,9 @@ class _Rule:
   def mean(self, vectors):
     """What this worker contributes to the mean of each of the vectors, and the means."""
     if self.quantiser is None:
-      return vectors, mean_over_workers(vectors, self.exchange.axis_name)
+      names = worker_axes(self.exchange.axis_name)
+      pieces = jax.tree.map(lambda x: divided(x, names), vectors)
+      return vectors, mean_over_workers(pieces, self.exchange.axis_name)
     pairs = [self.quantised(pieces, self.quantiser) for pieces in vectors]
     return [sent for sent, _ in pairs], [mean for _, mean in pairs]
 
