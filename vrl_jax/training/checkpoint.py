@@ -14,6 +14,7 @@ from orbax.checkpoint import checkpoint_managers
 from vrl_jax.cluster import processes
 from vrl_jax.errors import DataError, StorageError
 from vrl_jax.training.orbax_errors import cause, without_secondary_errors
+from vrl_jax.training.parts import checksums
 from vrl_jax.training.restore import (
   FOLDER,
   MAIN_PROCESS_ONLY,
@@ -31,8 +32,11 @@ class CheckpointWriter:
   """Writes the checkpoints of one run.
 
   They are written in the background, each of them atomically. The last three are kept, and the one with the best
-  training loss. Only process 0 writes, so the processes need not share the directory; the state of all workers must fit
-  into its memory.
+  training loss. If several processes share the directory, each writes the parts of its own devices. Else only process 0
+  writes, and the state of all workers must fit into its memory.
+
+  Attributes:
+    together: whether all processes write.
 
   >>> import tempfile
   >>> with tempfile.TemporaryDirectory() as workdir:
@@ -43,26 +47,32 @@ class CheckpointWriter:
   [20, 30, 40, 50]
   """
 
-  def __init__(self, folder: pathlib.Path, policy: '_LastAndBest', manager: ocp.CheckpointManager | None):
+  def __init__(
+    self, folder: pathlib.Path, policy: '_LastAndBest', manager: ocp.CheckpointManager | None, together: bool = False
+  ):
     """Use `open`."""
+    self.together = together
     self._folder = folder
     self._policy = policy
     self._manager = manager
 
   @classmethod
   @contextlib.contextmanager
-  def open(cls, workdir: pathlib.Path, through: pathlib.Path | None = None) -> Iterator['CheckpointWriter']:
+  def open(
+    cls, workdir: pathlib.Path, through: pathlib.Path | None = None, together: bool = False
+  ) -> Iterator['CheckpointWriter']:
     """Yields a writer for a run directory; at the end it waits for the last write.
 
     Args:
       workdir: the run directory.
       through: another path of it, to write through (see `DirectoryLock.locked_path`).
+      together: whether all processes write; they must share the directory.
 
     Raises:
       StorageError: a checkpoint cannot be written.
     """
     folder = workdir / FOLDER
-    if not processes.is_main():
+    if not (together or processes.is_main()):
       yield cls(folder, _LastAndBest({}), None)
       return
     policy = _LastAndBest({step: _train_loss(workdir, step) for step in stored_steps(workdir)})
@@ -70,17 +80,20 @@ class CheckpointWriter:
       preservation_policy=policy,
       cleanup_tmp_directories=True,
       create=False,
-      multiprocessing_options=MAIN_PROCESS_ONLY,
+      multiprocessing_options=ocp.options.MultiprocessingOptions() if together else MAIN_PROCESS_ONLY,
       # Otherwise, if the folders cannot be created, Orbax's threads wait for them for five minutes.
       async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
     )
     with without_secondary_errors():
       with _storage_errors(folder):
         written = (through or workdir).absolute() / FOLDER
-        written.mkdir(exist_ok=True)
+        if processes.is_main():
+          written.mkdir(exist_ok=True)
+        if together:
+          processes.wait_for_all()
         manager = ocp.CheckpointManager(written, options=options)
       try:
-        yield cls(folder, policy, manager)
+        yield cls(folder, policy, manager, together)
       except BaseException:
         with contextlib.suppress(StorageError), _storage_errors(folder):  # the first error is the one to report
           manager.close()
@@ -93,15 +106,19 @@ class CheckpointWriter:
 
     Args:
       step: the step of the state.
-      state: NumPy leaves [N, ...], which must not be changed afterwards.
+      state: NumPy leaves [N, ...], or `vrl_jax.training.parts.rows` if all processes write. They must not be changed
+        afterwards.
       metadata: small values to store with it; the last measured `train_loss` decides which checkpoint is the best.
 
     Raises:
       StorageError: this or the previous checkpoint cannot be written.
     """
-    if self._manager is None:  # not process 0
+    if self._manager is None:  # process 0 writes alone, and this is another
       return
-    metadata = with_checksum(metadata | {'time': time.time(), 'leaves': describe_leaves(state, checksums=True)})
+    leaves = describe_leaves(state, checksums=not self.together)
+    if self.together:
+      leaves = [[*leaf, value] for leaf, value in zip(leaves, checksums(state), strict=True)]
+    metadata = with_checksum(metadata | {'time': time.time(), 'leaves': leaves})
     args = ocp.args.Composite(state=ocp.args.StandardSave(stored_form(state)), about=ocp.args.JsonSave(metadata))
     with _storage_errors(self._folder):
       self._policy.train_losses[step] = metadata['train_loss']

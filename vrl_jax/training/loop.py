@@ -26,7 +26,7 @@ from vrl_jax.training.given import FILE, given_fingerprints, require_same_given
 from vrl_jax.training.log_points import LogSteps
 from vrl_jax.training.metrics import Evaluator
 from vrl_jax.training.progress import show_progress
-from vrl_jax.training.restore import restore_for_all
+from vrl_jax.training.restore_together import restore_for_all
 from vrl_jax.training.run_directory import RunDirectory
 from vrl_jax.training.trainer import Start, Trainer
 from vrl_jax.training.writers import open_writers, require_packages
@@ -107,7 +107,7 @@ def train_and_evaluate(
       stack.enter_context(stop.handles_signals())
     with (
       stop.deferred(),
-      CheckpointWriter.open(directory.path, through=directory.locked_path) as checkpoints,
+      CheckpointWriter.open(directory.path, directory.locked_path, directory.is_seen_by_all()) as checkpoints,
       show_progress(total=experiment.periods.steps, initial=start.step) as progress,
     ):
       trainer = Trainer(
@@ -166,7 +166,8 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   """
   state = experiment.engine.init(*experiment.model)
   directory.require_lock()  # to restore can rename a damaged checkpoint
-  restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement)
+  together = directory.is_seen_by_all()
+  restored = restore_for_all(directory.path, host_shapes(state), directory.config, experiment.placement, together)
   step = 0 if restored is None else restored.step
 
   def read_log():
@@ -177,9 +178,7 @@ def find_start(config: ml_collections.ConfigDict, experiment: Experiment, direct
   last_line, first_loss, stages = processes.from_main(read_log)
   return Start(
     step=step,
-    state=state
-    if restored is None
-    else experiment.placement.split(restored.state, experiment.placement.state_sharding),
+    state=state if restored is None else restored.state,
     seconds=0.0 if restored is None else restored.metadata['seconds'],
     last_line=last_line,
     first_loss=first_loss,

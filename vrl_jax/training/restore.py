@@ -8,14 +8,13 @@ import json
 import pathlib
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from vrl_jax.cluster import processes
-from vrl_jax.engine.placement import Placement
 from vrl_jax.errors import DataError, ForeignCheckpoint, UserError
 from vrl_jax.storage import checksum
 from vrl_jax.training.extension import is_longer
@@ -90,7 +89,7 @@ def read_metadata(workdir: pathlib.Path, step: int) -> dict[str, Any]:
       raise ValueError('the checksum of the metadata differs')
     return metadata
   except Exception as error:  # damaged files make Orbax, TensorStore and JSON raise errors of many types
-    raise _damaged(workdir, step, error) from error
+    raise damaged_checkpoint(workdir, step, error) from error
 
 
 def with_checksum(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -126,28 +125,53 @@ def read_state(workdir: pathlib.Path, step: int, template: Any, metadata: dict[s
   ...   read_state(workdir, 40, template=state, metadata=read_metadata(workdir, 40))
   {'x': array([0., 1., 2.])}
   """
+  require_same_leaves(workdir, step, template, metadata)
+  try:
+    state = read_leaves(workdir, step, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template), MAIN_PROCESS_ONLY)
+    # Orbax neither compares shapes nor stores checksums of the values.
+    if describe_leaves(state, checksums=True) != metadata['leaves']:
+      raise ValueError('checksums differ')
+    return state
+  except Exception as error:  # as in read_metadata
+    raise damaged_checkpoint(workdir, step, error) from error
+
+
+def require_same_leaves(workdir: pathlib.Path, step: int, template: Any, metadata: dict[str, Any]) -> None:
+  """Raises ForeignCheckpoint unless a checkpoint has the structure, shapes and types of a template.
+
+  >>> require_same_leaves(pathlib.Path('run'), 40, {'x': np.zeros(3)}, {'leaves': [['x', 'float64', [4], 0]]})
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.ForeignCheckpoint: run: the checkpoint of step 40 is from another run: x: float64[4] there and \
+x: float64[3] now
+  """
   expected = describe_leaves(template)
   for there, here in zip(metadata['leaves'], expected):
     if there[:3] != here:
       raise _foreign(workdir, step, f'{_shape(there)} there and {_shape(here)} now')
   if len(metadata['leaves']) != len(expected):
     raise _foreign(workdir, step, f'{len(metadata["leaves"])} arrays there and {len(expected)} now')
-  zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
-  try:
-    with (
-      without_secondary_errors(),
-      ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=MAIN_PROCESS_ONLY) as checkpointer,
-    ):
-      path = workdir.absolute() / FOLDER / str(step) / 'state'
-      state = checkpointer.restore(path, args=ocp.args.StandardRestore(stored_form(zeros)))
-    if not isinstance(state, type(template)):
-      state = template._replace(**state)
-    # Orbax neither compares shapes nor stores checksums of the values.
-    if describe_leaves(state, checksums=True) != metadata['leaves']:
-      raise ValueError('checksums differ')
-    return state
-  except Exception as error:  # as in read_metadata
-    raise _damaged(workdir, step, error) from error
+
+
+def read_leaves(workdir: pathlib.Path, step: int, template: Any, processes: ocp.options.MultiprocessingOptions) -> Any:
+  """Reads the state of a checkpoint into the types and shardings of a template, without a check of its values.
+
+  >>> import tempfile
+  >>> from vrl_jax.training.checkpoint import CheckpointWriter
+  >>> with tempfile.TemporaryDirectory() as name:
+  ...   workdir = pathlib.Path(name)
+  ...   with CheckpointWriter.open(workdir) as writer:
+  ...     writer.save(40, {'x': np.arange(3.0)}, {'train_loss': 0.5, 'seconds': 1.5, 'config': {}})
+  ...   read_leaves(workdir, 40, {'x': jax.numpy.zeros(3)}, MAIN_PROCESS_ONLY)
+  {'x': Array([0., 1., 2.], dtype=float32)}
+  """
+  with (
+    without_secondary_errors(),
+    ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=processes) as checkpointer,
+  ):
+    path = workdir.absolute() / FOLDER / str(step) / 'state'
+    state = checkpointer.restore(path, args=ocp.args.StandardRestore(stored_form(template)))
+  return state if isinstance(state, type(template)) else template._replace(**state)
 
 
 def stored_form(state: Any) -> Any:
@@ -164,7 +188,9 @@ def stored_form(state: Any) -> Any:
   return {name: part for name, part in state._asdict().items() if name != 'batch_stats'}
 
 
-def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any]) -> Restored | None:
+def restore_newest(
+  workdir: pathlib.Path, template: Any, config: dict[str, Any], read: Callable[..., Any] = read_state
+) -> Restored | None:
   """Reads the newest intact checkpoint; None if the run has no checkpoint.
 
   Damaged checkpoints that are newer are renamed, with a line on stderr. If the run is extended, the checkpoint after a
@@ -174,6 +200,7 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
     workdir: the run directory.
     template: a tree of the state's structure, with leaves [N, ...].
     config: the fields of the run's config; those that decide the result must be the same in the checkpoint.
+    read: reads a state, as `read_state`.
 
   Raises:
     DataError: all checkpoints are damaged, or one has another config. Nothing has changed on disk.
@@ -200,7 +227,7 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
       if is_longer(metadata['config'], config) and not metadata.get('longer_runs_have_it'):
         passed_over.append(step)
         continue
-      state = read_state(workdir, step, template, metadata)
+      state = read(workdir, step, template, metadata)
     except ForeignCheckpoint:
       raise
     except DataError as error:
@@ -223,26 +250,6 @@ def restore_newest(workdir: pathlib.Path, template: Any, config: dict[str, Any])
   return None
 
 
-def restore_for_all(
-  workdir: pathlib.Path, template: Any, config: dict[str, Any], placement: Placement
-) -> Restored | None:
-  """As `restore_newest`, for a run of any number of processes: process 0 reads and sends the result to the others.
-
-  >>> import tempfile
-  >>> from vrl_jax.engine.placement import place_workers
-  >>> with tempfile.TemporaryDirectory() as workdir:
-  ...   print(restore_for_all(pathlib.Path(workdir), {'x': np.zeros(2)}, {}, place_workers(workers=2, devices=1)))
-  None
-  """
-  found = restore_newest(workdir, template, config) if processes.is_main() else None
-  step_and_metadata = processes.from_main(lambda: found and [found.step, found.metadata])
-  if step_and_metadata is None:
-    return None
-  step, metadata = step_and_metadata
-  state = found.state if found else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
-  return Restored(step, placement.from_main(state), metadata)
-
-
 def describe_leaves(tree: Any, checksums: bool = False) -> list[list[Any]]:
   """Name, type and shape of every leaf, optionally with the CRC-32 of its bytes, as JSON can represent them.
 
@@ -263,7 +270,12 @@ def _rename_damaged(workdir, step):
   return (workdir / FOLDER / str(step)).rename(path)
 
 
-def _damaged(workdir, step, error):
+def damaged_checkpoint(workdir: pathlib.Path, step: int, error: Exception) -> DataError:
+  """The error for a checkpoint that cannot be read.
+
+  >>> damaged_checkpoint(pathlib.Path('run'), 40, ValueError('checksums differ'))
+  DataError('run: the checkpoint of step 40 cannot be read (checksums differ)')
+  """
   return DataError(f'{workdir}: the checkpoint of step {step} cannot be read ({cause(error)})')
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,6 +54,7 @@ class RunDirectory:
     self.summary = summary
     self._lock = lock
     self._run_started = False
+    self._is_seen_by_all: bool | None = None
 
   @classmethod
   @contextlib.contextmanager
@@ -101,6 +103,21 @@ class RunDirectory:
       (self.locked_path / 'summary.json').unlink(missing_ok=True)
     self.write_json('config.json', self.config)
     self._run_started = True
+
+  def is_seen_by_all(self) -> bool:
+    """Whether there are several processes and all see this directory, so that each can write a part of a checkpoint."""
+    if processes.count() == 1:
+      return False
+    if self._is_seen_by_all is None:
+      name = f'.seen_by_all.{processes.from_main(lambda: secrets.token_hex(8))}'
+      with self._writing() if processes.is_main() else contextlib.nullcontext():
+        if processes.is_main():
+          (self.locked_path / name).touch()
+        processes.wait_for_all()
+        self._is_seen_by_all = all(processes.collect((self.path / name).exists()))
+        if processes.is_main():
+          (self.locked_path / name).unlink()
+    return self._is_seen_by_all
 
   @property
   def shared(self) -> pathlib.Path:

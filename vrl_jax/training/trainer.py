@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import ml_collections
-import numpy as np
 
 from vrl_jax.cluster import processes
 from vrl_jax.config.fields import describes_algorithm
@@ -22,6 +21,7 @@ from vrl_jax.training.experiment import Experiment
 from vrl_jax.training.extension import longer_runs_have, obstacle
 from vrl_jax.training.log_points import Pacer, Segment, segments, steps_per_dispatch
 from vrl_jax.training.metrics import Evaluator
+from vrl_jax.training.parts import are_finite, rows
 from vrl_jax.training.profile import StepProfiler
 from vrl_jax.training.progress import Progress
 from vrl_jax.training.run_directory import RunDirectory
@@ -273,8 +273,9 @@ class Trainer:
     """
     jax.block_until_ready(self._state)
     began = time.perf_counter()
-    state = to_host(self._experiment.placement.gather(self._state))
-    if processes.from_main(lambda: all(bool(np.isfinite(x).all()) for x in jax.tree.leaves(state.params))):
+    placement = self._experiment.placement
+    state = rows(self._state, placement) if self._checkpoints.together else to_host(placement.gather(self._state))
+    if all(processes.collect(are_finite(state and state.params))):
       self._wait_for_checkpoint()
       self._directory.sync_metrics()
       metadata = {
