@@ -38,29 +38,18 @@ def divisor(names: Iterable[str]) -> int:
   return math.prod(mesh.shape[name] for name in automatic_axes(names))
 
 
-def divided(x: jax.Array, names: Iterable[str], axis: int = 0) -> jax.Array:
-  """The array, divided along an axis over the devices of a worker; as it is if their number does not divide the length.
-
-  >>> divided(jax.numpy.ones(4), ['workers']).tolist()
-  [1.0, 1.0, 1.0, 1.0]
-  """
-  axes = automatic_axes(names)
-  if not axes or x.shape[axis] % divisor(names):
-    return x
-  return lax.with_sharding_constraint(x, PartitionSpec(*[None] * axis, axes))
-
-
 def on_parts(
   fun: Callable[[jax.Array], jax.Array], names: Iterable[str], axis: int, out_axis: int
 ) -> Callable[[jax.Array], jax.Array]:
   """A collective over the workers that each device of a worker runs on its own part of an array.
 
-  The partitioner divides a `psum`, but gathers the operands of `all_to_all` and `all_gather`.
+  The partitioner would gather the operands of `all_to_all` and `all_gather`. And a `jax.shard_map` does not change how it
+  divides other arrays, as a sharding constraint would.
 
   Args:
     fun: the collective.
     names: the workers' axes.
-    axis: of the operand, which :func:`divided` has divided.
+    axis: of the operand, along which it is divided; `divisor` must divide its length.
     out_axis: of the result, likewise.
 
   >>> on_parts(lambda x: 2 * x, ['workers'], 0, 0)(3)

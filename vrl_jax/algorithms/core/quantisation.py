@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from vrl_jax.algorithms.core.automatic_axes import divided, divisor, on_parts
+from vrl_jax.algorithms.core.automatic_axes import divisor, on_parts
 from vrl_jax.algorithms.core.axes import AxisName, is_vmapped_over_explicit_axes, worker_axes
 
 BITS = (4, 8, 16)
@@ -93,7 +93,7 @@ def quantised_mean(vector: jax.Array, quantiser: Quantiser, axis_name: AxisName)
   workers = lax.axis_size(names)
   shape = (workers, *quantiser.shard(vector.size, workers))
   padded = jnp.zeros(shape, vector.dtype).reshape(-1).at[: vector.size].set(vector).reshape(shape)
-  padded = divided(jnp.pad(padded, ((0, 0), (0, -shape[1] % divisor(names)), (0, 0))), names, axis=1)
+  padded = jnp.pad(padded, ((0, 0), (0, -shape[1] % divisor(names)), (0, 0)))
   worker = lax.axis_index(names)
   # Under vmap, JAX's all_to_all fails for an operand that is the same on all workers, such as zeros.
   encoded = encode(padded, quantiser)
