@@ -14,9 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   tasks = list(points.tasks())
   parser = argparse.ArgumentParser(prog='python -m benchmarks.network', description=__doc__.split(':')[0])
   parser.add_argument('--tasks', nargs='+', choices=tasks, default=tasks)
-  parser.add_argument(
-    '--algorithms', nargs='+', choices=[*points.ALGORITHMS, *points.VARIANTS], default=list(points.ALGORITHMS)
-  )
+  parser.add_argument('--algorithms', nargs='+', choices=points.ALGORITHMS, default=list(points.ALGORITHMS))
   parser.add_argument(
     '--bandwidths',
     nargs='+',

@@ -120,6 +120,11 @@ COMBINATIONS = [
   (('algorithm=diloco', 'outer_learning_rate=0'), 'outer_learning_rate=0.0'),
   (('algorithm=diloco', 'outer_learning_rate=nan'), 'outer_learning_rate=nan, must be finite'),
   (('learning_rate=1.5', 'learning_rate=x'), 'learning_rate'),
+  (
+    ('optimizer=optax.sgd', 'optimizer_kwargs={"momentum":1e999}'),
+    "optimizer_kwargs={'momentum': inf}, must be finite",
+  ),
+  (('schedule_kwargs={"scales":[{"0":-1e999}]}',), 'must be finite'),
   (('seeds=(0,1)', 'figure=5'), 'figure: 5, must be a dict with fields of name, y'),
   (('seeds=(0,1)', 'figure=({"x": 5},)'), 'figure: x=5, must be a string or a list of strings'),
   (('seeds=(0,1)', 'figure=({"name": "../up"},)'), "figure: name='../up', must be a file name"),

@@ -1,6 +1,7 @@
 """The communication tool: for every algorithm the compiled program sends what the traffic formula says."""
 
 import functools
+import itertools
 import types
 
 import jax
@@ -147,17 +148,16 @@ def test_what_stays_inside_an_island(tmp_path):
 
 # Fragments, delays and bits, alone and together.
 
-WAYS = [
-  dict(fragments=4),
-  dict(delay=3),
-  dict(bits=16),
-  dict(bits=8),
-  dict(fragments=4, delay=2),
-  dict(fragments=4, delay=2, bits=4),
+WAYS = [dict(fragments=4), dict(delay=3), dict(bits=16), dict(bits=8), dict(fragments=4, delay=2, bits=4)]
+EVERY_WAY = [
+  {name: value for name, value in zip(('fragments', 'delay', 'bits'), values) if value != off[name]}
+  for off in [{'fragments': 1, 'delay': 0, 'bits': 32}]
+  for values in itertools.product((1, 4), (0, 2), (32, 16, 8, 4))
 ]
+OTHERS = [way for way in EVERY_WAY if way and way not in WAYS]
 
 
-@pytest.mark.parametrize('way', WAYS, ids=str)
+@pytest.mark.parametrize('way', [*WAYS, *(pytest.param(way, marks=pytest.mark.slow) for way in OTHERS)], ids=str)
 def test_fragments_delays_and_bits_in_the_compiled_program(way):
   """A segment of one step is no loop, so periods are long enough for several steps between two communications."""
   dimension, devices = 4096, 8 if way.get('bits') in (8, 16) else 2

@@ -93,7 +93,8 @@ def _of_mesh(axes, device_ids, along):
   elif device_ids:
     ids = np.array(_numbers(device_ids))
   used = {name: (int(before or 1), int(size or sizes[name])) for name, before, size in _ALONG.findall(along)}
-  shape, chosen = [], []
+  shape: list[int] = []
+  chosen: list[int] = []
   for name, size in sizes.items():
     before, part = used.get(name, (size, 1))
     if name in used:
