@@ -17,7 +17,7 @@ epochs of plain SGD, VRL-SGD ended above Local SGD.
 """
 
 import vrl_jax
-from vrl_jax.config.comparison import compare
+from vrl_jax.config.paper_sweep import paper_sweep
 
 
 def get_config():
@@ -28,4 +28,4 @@ def get_config():
   config.epochs = 60.0
   config.init_epochs = 4.0
   config.eval_every = 4.0
-  return compare(config)
+  return paper_sweep(config)

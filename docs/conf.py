@@ -36,6 +36,7 @@ autodoc_typehints_format = 'short'
 autodoc_preserve_defaults = True
 add_module_names = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # signatures have the types
 napoleon_use_rtype = False
 
 

@@ -4,7 +4,7 @@ import sys
 
 from vrl_jax import __version__
 from vrl_jax.errors import MissingExtra
-from vrl_jax.signals import watched_stop_requests
+from vrl_jax.system.signals import watched_stop_requests
 
 
 def console() -> int:

@@ -4,6 +4,8 @@
 exception. A message says what is wrong, where, and what to do.
 """
 
+import importlib.util
+
 
 class UserError(Exception):
   """A bad config, flag or argument.
@@ -29,7 +31,7 @@ class UserError(Exception):
 
 
 class MissingExtra(UserError, ModuleNotFoundError):
-  """An extra of the package is not installed; see `vrl_jax.extras`.
+  """An extra of the package is not installed; see `require_extra`.
 
   >>> try:
   ...   raise MissingExtra("vrl_jax.report needs matplotlib: pip install 'vrl-jax[train]'", name='vrl_jax.report')
@@ -41,6 +43,28 @@ class MissingExtra(UserError, ModuleNotFoundError):
   def __init__(self, message: str, *, name: str):
     super().__init__(message)
     self.name = name
+
+
+def require_extra(extra: str, user: str, *modules: str) -> None:
+  """Raises MissingExtra if a module is not installed.
+
+  A package of VRL-JAX whose modules import optional dependencies calls it in its `__init__`. The error has the name of that
+  package, so `python -m` also prints one line.
+
+  Args:
+    extra: the extra in pyproject.toml that installs the modules.
+    user: the package or function that needs them, such as `__name__`.
+    *modules: top-level modules; they are not imported.
+
+  >>> require_extra('train', 'vrl_jax.training', 'flax', 'ml_collections')
+  >>> require_extra('train', 'vrl_jax.training', 'flax', 'wax', 'max')
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.MissingExtra: vrl_jax.training needs wax, max: pip install 'vrl-jax[train]'
+  """
+  missing = [module for module in modules if importlib.util.find_spec(module) is None]
+  if missing:
+    raise MissingExtra(f"{user} needs {', '.join(missing)}: pip install 'vrl-jax[{extra}]'", name=user)
 
 
 class DataError(UserError):

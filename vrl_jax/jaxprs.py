@@ -1,4 +1,4 @@
-"""Jaxprs inside jaxprs. JAX has a public function for it since 0.10; this one works with older versions, too."""
+"""Sub-jaxprs. JAX has a public function for them since 0.10; this one works with JAX 0.8, too."""
 
 from collections.abc import Iterator
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from benchmarks.network import namespaces, points
+from benchmarks.network import islands, namespaces, points
 from vrl_jax.tools.arguments import nonnegative_float, positive_float
 
 
@@ -14,9 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   tasks = list(points.tasks())
   parser = argparse.ArgumentParser(prog='python -m benchmarks.network', description=__doc__.split(':')[0])
   parser.add_argument('--tasks', nargs='+', choices=tasks, default=tasks)
-  parser.add_argument(
-    '--algorithms', nargs='+', choices=[*points.ALGORITHMS, *points.VARIANTS], default=list(points.ALGORITHMS)
-  )
+  parser.add_argument('--algorithms', nargs='+', choices=points.ALGORITHMS, default=list(points.ALGORITHMS))
   parser.add_argument(
     '--bandwidths',
     nargs='+',
@@ -33,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument('--busy', action='store_true', help='mark the points as measured on a busy machine')
   parser.add_argument('--layouts', action='store_true', help='only count the bytes of different layouts of workers')
+  parser.add_argument('--islands', action='store_true', help='only count the bytes of workers of several devices')
   args = parser.parse_args(argv)
   reason = namespaces.why_unavailable()
   if reason:
@@ -41,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   try:
     if args.layouts:
       points.measure_layouts()
+    elif args.islands:
+      print(islands.table(islands.measure_all()))
     else:
       bandwidths = [bandwidth or None for bandwidth in args.bandwidths]
       points.measure_all(args.tasks, args.algorithms, bandwidths, patience=args.patience, busy=args.busy)

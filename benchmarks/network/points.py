@@ -24,15 +24,6 @@ from benchmarks.network import RESULTS, ROOT, namespaces, report, runs
 from vrl_jax.accounting import cost_model
 
 ALGORITHMS = ('s_sgd', 'local_sgd', 'vrl_sgd', 'cocod_sgd')
-VARIANTS = {
-  'vrl_sgd_fragments': ('--config.fragments=4',),
-  'vrl_sgd_delay': ('--config.fragments=4', '--config.delay=5'),
-  'vrl_sgd_8_bits': ('--config.bits=8',),
-  'vrl_sgd_4_bits': ('--config.bits=4',),
-  'vrl_sgd_all': ('--config.fragments=4', '--config.delay=5', '--config.bits=4'),
-}
-"""VRL-SGD with less to send; measured only if they are named, and stored in a file of their own."""
-LESS_TO_SEND = RESULTS.with_name('network_less_to_send.json')
 BANDWIDTHS = (1e7, 1e8, 1e9, None)
 HOSTS, WORKERS, BATCH, PERIOD = 2, 8, 32, 20
 _S_SGD_PERIOD = 2  # has no effect on S-SGD, but makes a run of four rounds short
@@ -122,7 +113,7 @@ def measure_all(
     task = available[name]
     reached = trajectory(name, task, algorithm)
     point = measure(name, task, algorithm, bandwidth, reached, patience=patience) | {'busy': busy}
-    results = _store(point)
+    results = store(point)
     print(report.line(point), flush=True)
   return results
 
@@ -135,7 +126,7 @@ def trajectory(name: str, task: Task, algorithm: str) -> dict[str, Any]:
     `steps` and `loss` of the first log point with at most the task's loss; `start`, a directory with the initial
     weights; `steps_per_epoch` and `parameters`.
   """
-  workdir = ROOT / 'runs' / 'network' / f'{name}-{algorithm}'
+  workdir = ROOT / 'runs' / 'network' / f'{name}-{algorithm.replace(" ", "-")}'
   flags = [*_flags(task, algorithm), f'--config.epochs={task.epochs}', f'--config.eval_every={task.eval_every}']
   runs.launch_here([*flags, f'--config.period={PERIOD}', f'--workdir={workdir}'])
   lines = [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
@@ -155,11 +146,12 @@ def measure(
   reached: dict[str, Any],
   *,
   patience: float = PATIENCE,
+  hosts: int = HOSTS,
 ) -> dict[str, Any]:
   """Measures one point; `reached` is the `trajectory`."""
   steps = steps_to_run(algorithm, reached['steps'], 4 * reached['parameters'], bandwidth, patience)
   point = {'task': name, 'algorithm': algorithm, 'bandwidth': bandwidth}
-  point |= measure_runs(task, algorithm, bandwidth, Layout(HOSTS, HOSTS, WORKERS), steps=steps, reached=reached)
+  point |= measure_runs(task, algorithm, bandwidth, Layout(hosts, hosts, WORKERS), steps=steps, reached=reached)
   return point | {'loss': task.loss, 'steps_to_loss': reached['steps']}
 
 
@@ -170,7 +162,7 @@ def measure_layouts() -> None:
   for layout in LAYOUTS:
     point = {'task': 'lenet', 'algorithm': 'vrl_sgd', 'bandwidth': 1e9}
     point |= measure_runs(task, 'vrl_sgd', 1e9, layout, steps=12 * PERIOD, reached=reached)
-    _store(point)
+    store(point)
     print(report.layout_table([point]), flush=True)
 
 
@@ -214,16 +206,17 @@ def _round(algorithm):
 
 
 def _flags(task, algorithm):
-  name, flags = ('vrl_sgd', VARIANTS[algorithm]) if algorithm in VARIANTS else (algorithm, ())
-  return [f'--config={task.config}', *task.flags, f'--config.algorithm={name}', *flags]
+  """`algorithm` may have more flags, such as 'vrl_sgd bits=4 delay=5'."""
+  name, *more = algorithm.split()
+  return [f'--config={task.config}', *task.flags, f'--config.algorithm={name}', *(f'--config.{one}' for one in more)]
 
 
-def _store(point):
+def store(point: dict[str, Any], path: pathlib.Path = RESULTS) -> dict[str, Any]:
   """Stores a point, in place of an older one of the same setting; safe for several processes at once."""
   setting = ('task', 'algorithm', 'bandwidth', 'hosts', 'devices', 'workers')
   key = lambda one: ('loss' in one, *(one[name] for name in setting))
-  RESULTS.parent.mkdir(exist_ok=True)
-  with open(LESS_TO_SEND if point['algorithm'] in VARIANTS else RESULTS, 'a+') as file:
+  path.parent.mkdir(exist_ok=True)
+  with open(path, 'a+') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     file.seek(0)
     stored = json.loads(file.read() or '{"points": []}')['points']

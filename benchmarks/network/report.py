@@ -1,6 +1,6 @@
 """Tables of the network benchmark, compared with `vrl_jax.accounting.cost_model`: python -m benchmarks.network.report.
 
-Reads results/data/network.json, prints the tables and writes them into docs/scaling.md.
+Reads results/data/network.json and network_islands.json, prints the tables and writes them into docs/scaling.md.
 """
 
 import json
@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.network import RESULTS, ROOT, runs
+from benchmarks.network import RESULTS, ROOT, islands, runs
 from vrl_jax.accounting import cost_model
 from vrl_jax.accounting.traffic import Traffic
 from vrl_jax.report import names
@@ -49,8 +49,9 @@ def line(point: dict[str, Any]) -> str:
   """A point as one line of text."""
   step = training(point)
   return (
-    f'{point["task"]}, {link(point["bandwidth"])}, {names.algorithm(point["algorithm"])}: {step.seconds * 1e3:.1f} ms '
-    f'per step, {names.format_bytes(step.sent / point["hosts"])} per host; {seconds_to_loss(point):.1f} s to the loss'
+    f'{point["task"]}, {link(point["bandwidth"])}, {point["algorithm"]}: {step.seconds * 1e3:.1f} ms '
+    f'per step, {names.format_bytes(step.sent / point["hosts"])} per host'
+    + (f'; {seconds_to_loss(point):.1f} s to the loss' if point['steps_to_loss'] else '')
   )
 
 
@@ -154,7 +155,12 @@ def model_table(points: list[dict[str, Any]]) -> str:
 def parts(results: dict[str, Any]) -> dict[str, str]:
   """The tables, by their names in docs/scaling.md."""
   points, layouts = sorted_points(results)
-  return {'layouts': layout_table(layouts), 'table': table(points), 'model': model_table(points)}
+  return {
+    'layouts': layout_table(layouts),
+    'table': table(points),
+    'model': model_table(points),
+    'islands': islands.table(islands.stored()),
+  }
 
 
 def report(results: dict[str, Any]) -> str:
@@ -163,8 +169,13 @@ def report(results: dict[str, Any]) -> str:
 
 
 def with_parts(page: str, results: dict[str, Any]) -> str:
-  """The page with the current tables, each between `<!-- name -->` and `<!-- end -->`."""
-  for name, text in parts(results).items():
+  """The page with the current tables."""
+  return with_tables(page, parts(results))
+
+
+def with_tables(page: str, tables: dict[str, str]) -> str:
+  """The page with these tables, each between `<!-- name -->` and `<!-- end -->`."""
+  for name, text in tables.items():
     begin, end = f'<!-- {name} -->\n', '<!-- end -->\n'
     head, rest = page.split(begin, 1)
     page = f'{head}{begin}\n{text}\n\n{end}{rest.split(end, 1)[1]}'

@@ -10,7 +10,7 @@ RESULTS.md has the results and the times.
 """
 
 import vrl_jax
-from vrl_jax.config.comparison import compare
+from vrl_jax.config.paper_sweep import paper_sweep
 
 PUBLISHED_START = 0.4136
 _PUBLISHED = {'published': 'non_identical', 'published_identical': 'identical'}
@@ -19,9 +19,9 @@ _PUBLISHED = {'published': 'non_identical', 'published_identical': 'identical'}
 def get_config(variant=''):
   config = vrl_jax.load_config('lenet_mnist')
   if variant not in _PUBLISHED:
-    return compare(config, variant, other_variants=_PUBLISHED)
+    return paper_sweep(config, variant, other_variants=_PUBLISHED)
   config.init_loss = PUBLISHED_START
   config.epochs = 30.0
-  config = compare(config, _PUBLISHED[variant], only=('S-SGD', 'Local SGD', 'VRL-SGD'))
+  config = paper_sweep(config, _PUBLISHED[variant], only=('S-SGD', 'Local SGD', 'VRL-SGD'))
   config.title += f', from a train loss of {PUBLISHED_START}'
   return config

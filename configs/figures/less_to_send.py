@@ -1,10 +1,10 @@
-"""Less to send, and nothing to wait for: VRL-SGD in fragments, with a delay, and with 8 and 4 bits per number.
+"""Streaming, overlapped and quantised VRL-SGD: 4 fragments, a delay of 5 steps, and 8 and 4 bits per parameter.
 
 python launch.py --config configs/figures/less_to_send.py --config.data_dir=DATA --workdir runs/less_to_send
 python launch.py --config configs/figures/less_to_send.py:diloco --config.data_dir=DATA   # the same with DiLoCo
-python launch.py --config configs/figures/less_to_send.py:four_bits --config.data_dir=DATA   # only with and without
+python launch.py --config configs/figures/less_to_send.py:four_bits --config.data_dir=DATA   # 4 bits with 4 fragments, and neither
 
-LeNet on MNIST, non-identical data, k = 20: the model in 4 fragments, one every 5 steps, each of which may take 5 steps.
+LeNet on MNIST, non-identical data, k = 20: the model in 4 fragments, one every 5 steps, each of which overlaps with 5 steps.
 The train loss is drawn against the bytes sent per worker.
 
 `:four_bits` with --config.epochs=30 and seed 0 ends at a train loss of 0.0413 with 151.6 MB sent per worker, and with 4 bits
@@ -18,7 +18,7 @@ FRAGMENTS, DELAY = 4, 5
 WAYS = {
   '': {},
   ', 4 fragments': {'fragments': FRAGMENTS},
-  ', 5 steps of delay': {'delay': DELAY},
+  ', 4 fragments, 5 steps of delay': {'fragments': FRAGMENTS, 'delay': DELAY},
   ', 8 bits': {'bits': 8},
   ', 4 bits': {'bits': 4},
   ', all, 4 bits': {'fragments': FRAGMENTS, 'delay': DELAY, 'bits': 4},

@@ -7,8 +7,8 @@ RESULTS.md has the results and the times.
 """
 
 import vrl_jax
-from vrl_jax.config.comparison import compare
+from vrl_jax.config.paper_sweep import paper_sweep
 
 
 def get_config(variant=''):
-  return compare(vrl_jax.load_config('textcnn_dbpedia'), variant)
+  return paper_sweep(vrl_jax.load_config('textcnn_dbpedia'), variant)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from results.builder import figures, published, published_values
+from results.builder import figures, published, published_values, sending
 from results.builder.summaries import Summary
 from vrl_jax import report
 from vrl_jax.errors import UserError
@@ -52,7 +52,8 @@ def table(summary: Summary) -> str:
 
 def figure(summary: Summary, name: str) -> str:
   """A Markdown image of a figure, which `make results` draws."""
-  found = [one for one in specs.figures(summary.sweep, None) if one.name == name]
+  specs_found = [*specs.figures(summary.sweep, None), sending.seconds_figure()]
+  found = [one for one in specs_found if one.name == name]
   words = specs.describe(found[0]) if found else name
   return f'![{summary.sweep.title}: {words}](results/figures/{figures.file_name(summary, name)})'
 
@@ -120,7 +121,8 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
   for function in (
     *(run_info, table, figure, final, loss, initial_loss, loss_at, ratio, largest_ratio, setting),
     *(communication_ratio, epoch_reaching, published_values.published_loss, published_values.published_ratio),
-    *(published_values.published_table, published_values.rising_epochs),
+    *(published_values.published_table, published_values.rising_epochs, sending.sending_table, sending.bytes_ratio),
+    *(sending.slow_hosts, sending.slow_link),
   )
 }
 

@@ -42,7 +42,7 @@ def lines(*instructions):
   return before + ''.join(f'  {one}' for one in instructions) + rest.split(DONE)[1]
 
 
-SENT = {'op': 'all-reduce', 'bytes': 400, 'loops': 1}
+SENT = {'op': 'all-reduce', 'bytes': 400, 'loops': 1, 'groups': ((0, 1),)}
 
 
 def test_a_collective_that_runs_during_the_loop():
@@ -70,18 +70,63 @@ WRAPPED = """%wrapped (q: f32[100]) -> f32[50] {
 
 
 @pytest.mark.parametrize('needs_loop', [False, True])
-def test_a_collective_in_a_computation_that_runs_asynchronously(needs_loop):
+@pytest.mark.parametrize(('op', 'attribute'), [('async', 'calls'), ('call', 'to_apply')])  # the latter for tpu7x
+def test_a_collective_in_a_computation_that_runs_asynchronously(op, attribute, needs_loop):
   source = '%x' if not needs_loop else '%y'
-  start = f'%start = ((f32[100]{{0}}), f32[50]{{0}}) async-start({source}), calls=%wrapped\n'
-  update = '%update = ((f32[100]{0}), f32[50]{0}) async-update(%start)\n'
-  done = '%done = f32[50]{0} async-done(%update)\n'
+  start = f'%start = ((f32[100]{{0}}), f32[50]{{0}}) {op}-start({source}), {attribute}=%wrapped\n'
+  update = f'%update = ((f32[100]{{0}}), f32[50]{{0}}) {op}-update(%start)\n'
+  done = f'%done = f32[50]{{0}} {op}-done(%update)\n'
   result = '%y = f32[100]{0} get-tuple-element(%while.1), index=1\n'
   order = (LOOP, result, start, update, done) if needs_loop else (start, update, LOOP, done)
   text = lines(*order).replace('%step (', WRAPPED, 1)
   (found,) = collectives(text)
   assert found == Collective(
-    'reduce-scatter', 400, 1, needs_loop=needs_loop, during_loop=not needs_loop, loops_beside=int(not needs_loop)
+    'reduce-scatter',
+    400,
+    1,
+    needs_loop=needs_loop,
+    during_loop=not needs_loop,
+    loops_beside=int(not needs_loop),
+    groups=((0, 1),),
   )
+
+
+# A mean over two TPU slices, whose program is that of one of them: within the slice, by the data centre's network, back.
+
+SLICES = """HloModule jit_f, num_partitions=8
+
+%body (p: (f32[800])) -> (f32[800]) {
+  ROOT %p = (f32[800]) parameter(0)
+}
+
+ENTRY %main (x: f32[800]) -> f32[800] {
+  %x = f32[800] parameter(0)
+  %t = (f32[800]) tuple(%x)
+  %while = (f32[800]) while(%t), condition=%cond, body=%body
+  %y = f32[800] get-tuple-element(%while), index=0
+  %part = f32[100] reduce-scatter(%y), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true
+  %after-all = token[] after-all()
+  %send = (f32[100]{0:T(128)}, u32[], token[]) send(%part, %after-all), channel_id=2, is_host_transfer=true, DCN
+  %recv = (f32[100]{0:T(128)}, u32[], token[]) recv(%after-all), channel_id=3, is_host_transfer=true, DCN
+  %send-done = token[] send-done(%send), channel_id=2, is_host_transfer=true
+  %recv-done = (f32[100]{0:T(128)}, token[]) recv-done(%recv), channel_id=3, is_host_transfer=true
+  %z = f32[100] get-tuple-element(%recv-done), index=0
+  ROOT %all = f32[800] all-gather(%z), channel_id=4, replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true
+}
+""".replace(
+  'DCN', 'frontend_attributes={_xla_host_transfer_rendezvous="psum.1",_xla_megascale_transfer_type="ALL_REDUCE"}'
+)
+
+
+def test_a_transfer_between_slices():
+  """What is received needs what is sent, though no operand says so."""
+  found = collectives(SLICES)
+  assert [(c.op, c.bytes, c.needs_loop, c.loops_beside) for c in found] == [
+    ('reduce-scatter', 3200, True, 0),
+    ('send', 400, True, 0),
+    ('all-gather', 400, True, 0),
+  ]
+  assert [c.is_inside(8) for c in found] == [True, False, True]
 
 
 # The loops that can run at the same time as a collective.

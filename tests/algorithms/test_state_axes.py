@@ -90,6 +90,17 @@ def test_without_it_explicit_axes_give_the_same_trajectory(name):
   np.testing.assert_allclose(models, expected, rtol=2e-6, atol=2e-6)
 
 
+def test_few_bits_are_refused_in_one_line_where_jax_cannot_send_them():
+  quantised = vrl_jax.quantised(vrl_jax.vrl_sgd(optax.sgd(0.05), axis_name='w'), bits=16)
+  tx = vrl_jax.as_optax(quantised, PERIOD)
+  axes = axes_of(tx)
+  with mesh_of(AxisType.Auto):
+    models = trajectory(mapped_step(tx, axes), *start(tx, axes, sharded=True))
+  np.testing.assert_allclose(models, trajectory(mapped_step(tx, 0), *start(tx, 0)), rtol=2e-6, atol=2e-6)
+  with mesh_of(AxisType.Explicit), pytest.raises(ValueError, match='^quantised under jax.vmap on a mesh with Explicit'):
+    mapped_step(tx, axes).lower(*start(tx, axes, sharded=True))
+
+
 def test_it_is_a_select_without_the_axes():
   """What `state_axes` is for."""
   tx = make('vrl_sgd')

@@ -223,17 +223,23 @@ def test_momentum_reaches_the_optimum(buffers, nesterov):
   np.testing.assert_allclose(models[-1], np.tile(PROBLEM.optimum, (8, 1)), atol=1e-9)
 
 
-@pytest.mark.parametrize('name', ['local_sgd', 'vrl_sgd'])
-@pytest.mark.parametrize('buffers', ['mean', 'reset'])
-def test_a_communication_changes_the_momentum_but_not_the_counters(name, buffers):
-  inner = optax.sgd(optax.linear_schedule(RATE, 0.0, 100), momentum=0.8)
-  algorithm = vrl_jax.ALGORITHMS[name](inner, buffers=buffers, axis_name='w')
+def _before_and_after_a_communication(algorithm):
+  """The state after five steps, and after the communication that follows."""
   step, communicate, _ = quadratics.vmapped(algorithm)
   params = quadratics.replicate(quadratics.start(X0))
   state = jax.vmap(algorithm.transform.init)(params)
   for _ in range(5):
     params, state = step(params, state, quadratics.batches(PROBLEM))
   _, new = communicate(params, state)
+  return state, new
+
+
+@pytest.mark.parametrize('name', ['local_sgd', 'vrl_sgd'])
+@pytest.mark.parametrize('buffers', ['mean', 'reset'])
+def test_a_communication_changes_the_momentum_but_not_the_counters(name, buffers):
+  inner = optax.sgd(optax.linear_schedule(RATE, 0.0, 100), momentum=0.8)
+  algorithm = vrl_jax.ALGORITHMS[name](inner, buffers=buffers, axis_name='w')
+  state, new = _before_and_after_a_communication(algorithm)
 
   old_inner, new_inner = (s if name == 'local_sgd' else s.inner for s in (state, new))
   np.testing.assert_array_equal(optax.tree.get(new_inner, 'count'), np.full(8, 5))
@@ -246,13 +252,7 @@ def test_a_communication_changes_the_momentum_but_not_the_counters(name, buffers
 
 
 def test_keep_leaves_the_momentum_and_the_probe_unchanged():
-  algorithm = _vrl(optax.sgd(RATE, momentum=0.8))
-  step, communicate, _ = quadratics.vmapped(algorithm)
-  params = quadratics.replicate(quadratics.start(X0))
-  state = jax.vmap(algorithm.transform.init)(params)
-  for _ in range(5):
-    params, state = step(params, state, quadratics.batches(PROBLEM))
-  _, new = communicate(params, state)
+  state, new = _before_and_after_a_communication(_vrl(optax.sgd(RATE, momentum=0.8)))
   for old, kept in zip(jax.tree.leaves((state.inner, state.probe)), jax.tree.leaves((new.inner, new.probe))):
     np.testing.assert_array_equal(old, kept)
   assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(new.response))

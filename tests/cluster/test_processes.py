@@ -65,7 +65,7 @@ def test_two_processes_have_the_trajectory_of_one_process(tmp_path):
 @pytest.mark.slow
 def test_every_algorithm_on_one_two_and_four_processes(tmp_path):
   """1 x 8, 2 x 4 and 4 x 2 devices."""
-  names = tuple(vrl_jax.ALGORITHMS)
+  names = (*vrl_jax.ALGORITHMS, 'vrl_sgd less', 'scaffold less', 'diloco less')
   one = run_trajectories(1, 8, tmp_path, names)
   for number in (2, 4):
     assert_same_trajectories(run_trajectories(number, 8 // number, tmp_path, names), one)

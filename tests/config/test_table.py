@@ -104,9 +104,11 @@ def test_seeds_that_differ_in_how_they_ran_are_one_curve():
   assert [len(group) for group in series.group_seeds(runs)] == [2]
 
 
-@pytest.mark.parametrize('name', ['period', 'first_period', 'period_stages', 'max_period'])
-def test_one_s_sgd_run_is_the_baseline_of_every_period(name):
-  """`period_stages` and `max_period` were missing from the report's own list."""
+@pytest.mark.parametrize(
+  'name', ['period', 'first_period', 'period_stages', 'max_period', 'fragments', 'delay', 'bits']
+)
+def test_one_s_sgd_run_is_the_baseline_of_all_periods_and_ways_to_send(name):
+  """`period_stages` and `max_period` were missing from the report's own list, and later `bits` and its like here."""
   baseline = Run('S-SGD', {'algorithm': 's_sgd', name: 1}, ())
   other = Run('VRL-SGD', {'algorithm': 'vrl_sgd', name: 2}, ())
   assert series.ignores(baseline, name) and not series.ignores(other, name)
@@ -128,6 +130,18 @@ def test_a_removed_field_is_not_a_difference():
   now = _config().to_dict()
   assert differences(now | {'unroll': None}, now) == differences(now | {'unroll': 4}, now) == ''
   assert role_of('unroll') is Role.EXECUTION
+
+
+def test_a_field_that_was_added_later_had_its_default():
+  """With `bits`, `delay` and `fragments`, no run of an earlier version could be resumed."""
+  now = default_config().to_dict()
+  before = {name: value for name, value in now.items() if name not in ('bits', 'delay', 'fragments')}
+  assert differences(before, now) == ''
+  assert differences(before, now | {'bits': 4}) == 'bits=32 there and 4 now'
+  seeds = [Run('seed=0', {'seed': 0}, ()), Run('seed=1', {'seed': 1, 'bits': 32}, ())]
+  assert [len(group) for group in series.group_seeds(seeds)] == [2]
+  assert series.differing_fields(seeds) == ['seed']
+  assert series.differing_fields([*seeds, Run('four', {'seed': 0, 'bits': 4}, ())]) == ['seed', 'bits']
 
 
 # The checks.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vrl_jax.data.cache import cached
-from vrl_jax.storage import cache_dir
+from vrl_jax.system.storage import cache_dir
 
 
 class Source:

@@ -8,7 +8,7 @@ from vrl_jax.data.sources import dbpedia
 from vrl_jax.data.sources.dbpedia_csv import CLASS_NAMES, Row, read_rows
 from vrl_jax.data.sources.tokens import tokenise
 from vrl_jax.errors import DataError, UserError
-from vrl_jax.storage import cache_dir
+from vrl_jax.system.storage import cache_dir
 
 
 @pytest.fixture

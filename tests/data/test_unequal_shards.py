@@ -52,9 +52,9 @@ def test_dirichlet_unequal_follows_seed_and_alpha():
     (
       'dirichlet_unequal',
       {'alpha': 1e-6, 'workers': 7},
-      'a worker had less than 1 of 500 examples: choose a larger alpha, fewer ',
+      'a worker had fewer than 1 of 500 examples: choose a larger alpha, fewer ',
     ),
-    ('dirichlet_unequal', {'least': 200}, 'a worker had less than 200 of 500 examples: choose a larger alpha, fewer '),
+    ('dirichlet_unequal', {'least': 200}, 'a worker had fewer than 200 of 500 examples: choose a larger alpha, fewer '),
   ],
 )
 def test_mistakes(name, options, message):

@@ -16,8 +16,7 @@ import venv
 import pytest
 
 import vrl_jax
-from vrl_jax.errors import MissingExtra
-from vrl_jax.extras import require_extra
+from vrl_jax.errors import MissingExtra, require_extra
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / 'vrl_jax'

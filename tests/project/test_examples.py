@@ -1,10 +1,13 @@
-"""The data-parallel examples run, differ from synchronous SGD in two lines, and reach the same loss."""
+"""The data-parallel examples run, differ from synchronous SGD in two lines, and reach the same loss; the transformer trains."""
 
+import json
 import pathlib
 import runpy
 
 import jax
 import pytest
+
+import vrl_jax
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
 
@@ -48,3 +51,26 @@ def test_two_lines_change_and_the_loss_is_the_same(example, tmp_path):
     losses[name] = _loss(tmp_path / f'{name}.py')
   assert abs(losses['vrl'] / losses['plain'] - 1) < 0.03
   assert losses['local'] > 1.08 * losses['plain']
+
+
+@pytest.mark.parametrize('island', ['replicated', 'sharded'])
+def test_the_transformer_trains_on_islands_as_on_single_devices(island, tmp_path):
+  options = {'period': 2, 'steps': 4, 'epochs': None, 'eval_every': 0.125, 'texts': 256, 'blocks': 1}
+  losses = {}
+  for size in (1, 2):
+    config = vrl_jax.load_config('examples/transformer.py')
+    config.update(
+      options | {'devices': 4 * size, 'devices_per_worker': size, 'island': island if size > 1 else 'replicated'}
+    )
+    vrl_jax.train_and_evaluate(config, tmp_path / str(size))
+    lines = (tmp_path / str(size) / 'metrics.jsonl').read_text().splitlines()
+    losses[size] = [json.loads(line)['train_loss'] for line in lines]
+  assert len(losses[1]) > 2 and losses[1][-1] < losses[1][0]
+  assert losses[2] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_the_large_transformer_has_150_million_parameters():
+  example = runpy.run_path(str(EXAMPLES / 'transformer.py'))
+  config = example['get_config']('large')
+  shapes = jax.eval_shape(lambda rng: example['init_params'](config, rng), jax.random.key(0))
+  assert sum(x.size for x in jax.tree.leaves(shapes)) == 185_073_664

@@ -45,11 +45,19 @@ def test_installs_from_a_repository(tmp_path):
   site = pathlib.Path(
     subprocess.check_output([python, '-c', 'import site; print(site.getsitepackages()[0])'], text=True).strip()
   )
-  (site / 'dependencies.pth').write_text('\n'.join(path for path in sys.path if path.endswith('site-packages')))
+  # Without VRL-JAX itself: an editable install leaves a folder `vrl_jax` with the configs there, which can be imported.
+  dependencies = tmp_path / 'dependencies'
+  dependencies.mkdir()
+  for folder in reversed([pathlib.Path(path) for path in sys.path if path.endswith('site-packages')]):
+    for path in folder.iterdir():
+      if not path.name.startswith('vrl_jax'):
+        (dependencies / path.name).unlink(missing_ok=True)
+        (dependencies / path.name).symlink_to(path)
+  (site / 'dependencies.pth').write_text(str(dependencies))
   env = {'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path)}
   env |= {'PIP_NO_DEPS': '1', 'PIP_NO_INDEX': '1', 'PIP_NO_BUILD_ISOLATION': '0'}  # 0 means that there is no isolation
   command = re.sub(r'git\+https://[^\']*', f'git+file://localhost{ROOT.as_posix()}', _command(python))
   subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=env)
   show = [python, '-c', 'import vrl_jax; print(vrl_jax.__file__)']
-  assert subprocess.check_output(show, text=True, cwd=tmp_path).startswith(str(site))
+  assert subprocess.check_output(show, text=True, cwd=tmp_path, env=env).startswith(str(site))
   assert sys.prefix not in str(site)

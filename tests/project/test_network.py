@@ -12,7 +12,7 @@ import time
 import pytest
 from support.launches import TIMEOUT
 
-from benchmarks.network import RESULTS, ROOT, figure, namespaces, points, report, runs
+from benchmarks.network import RESULTS, ROOT, figure, islands, namespaces, points, report, runs
 from vrl_jax.accounting.cost_model import TCP_OVERHEAD
 
 _REASON = namespaces.why_unavailable()
@@ -210,6 +210,22 @@ def test_bytes_on_the_wire_are_those_of_the_ring():
     assert step.sent / point['hosts'] == pytest.approx(report.wire_bytes(point), rel=0.15)
     if point['devices'] == point['workers']:  # which bytes_communicated assumes
       assert step.bytes_communicated == pytest.approx(report.ring_bytes(point))
+
+
+def test_only_the_models_cross_the_link_between_islands():
+  of_setting = {
+    tuple(point[name] for name in ('algorithm', 'devices_per_worker', 'island')): point
+    for point in islands.stored()['points']
+  }
+  assert tuple(of_setting) == islands.SETTINGS
+  for (_, size, _), point in of_setting.items():
+    step = islands.per_step(point)
+    assert step.sent / islands.HOSTS == pytest.approx(islands.wire(point), rel=0.15)
+    if size > 1:  # gradients, or parts of the model, at every step
+      assert step.inside / islands.HOSTS > 4 * islands.PARAMETERS
+    else:
+      assert step.inside < 1000
+    assert point['short']['dropped'] == point['long']['dropped'] == 0
 
 
 def test_on_a_slow_link_vrl_sgd_reaches_the_loss_long_before_s_sgd():

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 
+import flax
 import flax.linen as nn
 import numpy as np
 import optax
@@ -21,7 +22,7 @@ README = (ROOT / 'README.md').read_text()
 COMMANDS = [
   line.split('#')[0].strip() for block in re.findall(r'```sh\n(.*?)```', README, re.S) for line in block.splitlines()
 ]
-COMMANDS += re.findall(r'`(make [\w-]+|python -m vrl_jax\.tools\.communication [^`]+)`', README)
+COMMANDS += re.findall(r'`(make [\w-]+|python -m vrl_jax\.tools\.(?:communication|checkpoint) [^`]+)`', README)
 
 
 def _runs(program, folder):
@@ -41,9 +42,12 @@ def test_the_call_of_fit_runs(tmp_path, monkeypatch):
   (call,) = re.findall(r'```py\n(.*?)```', README, re.S)
   monkeypatch.chdir(tmp_path)
   y = np.arange(320) % 4
-  names = {'model': nn.Dense(4), 'x': np.eye(4)[y], 'y': y, 'vrl_jax': vrl_jax, 'optax': optax}
+  names = {'model': nn.Dense(4), 'x': np.eye(4)[y], 'y': y}
+  names.update(vrl_jax=vrl_jax, optax=optax, flax=flax, np=np)
   exec(call, names)
-  named = re.findall(r'\.(\w+)', call.partition('#')[2])
+  logits = names['model'].apply({'params': names['result'].params}, names['x'])
+  assert (names['classes'] == logits.argmax(axis=-1)).all() and len(set(names['classes'].tolist())) > 1
+  named = re.findall(r'\.(\w+)', call.partition('#')[2].splitlines()[0])
   assert (tmp_path / 'model.npz').exists() and set(named) == {'params', 'history', 'plot'}
   assert all(hasattr(names['result'], name) for name in named)
 
@@ -66,6 +70,7 @@ def test_commands_run_in_order(tmp_path):
   assert 'distance_to_optimum' in out and '± ' in out and 'after the steps' in out
   (page,) = re.findall(r'`(runs/\S+\.html)`', README)
   assert '<h2>Final metrics</h2>' in (tmp_path / page).read_text()
+  assert (tmp_path / 'quadratic.npz').exists()
 
 
 @pytest.mark.parametrize(

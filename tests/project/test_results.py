@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from results import DOCUMENT, FIGURES, SUMMARIES, TEMPLATE, __main__
-from results.builder import document, figures, published, summaries
+from results.builder import document, figures, published, sending, summaries
 from vrl_jax import report
 from vrl_jax.cli import launch
 from vrl_jax.errors import DataError, UserError
@@ -47,8 +47,9 @@ def test_a_changed_summary_is_noticed(name, tmp_path):
   lines = '\n'.join(line for line in template.split('\n') if f' {name}' in line)
   in_text = document.fill(lines, tmp_path / 'summaries') != document.fill(lines)
   shown = [figure for summary, figure in document.figure_names(template) if summary == name]
-  files = [FIGURES / figures.file_name(read(name), figure) for figure in shown]
-  in_figure = [figures.stored_checksum(file) != figures.checksum(summaries.read(path)) for file in files]
+  files = [(FIGURES / figures.file_name(read(name), figure), figure) for figure in shown]
+  changed = summaries.read(path)
+  in_figure = [figures.stored_checksum(file) != figures.checksum(changed, figure) for file, figure in files]
   assert all(in_figure)
   # A grid of many runs has a figure but no table, so the changed number need not be in the text.
   assert in_text or (in_figure and f'{{{{table {name}}}}}' not in template)
@@ -101,12 +102,35 @@ def test_vrl_sgd_matches_s_sgd_and_the_others_do_not():
   assert read('lenet_mnist').sweep.runs[0].config['epochs'] >= 30
 
 
+def test_vrl_sgd_in_4_bits_and_4_fragments_reaches_its_own_loss_with_a_seventh_of_the_bytes():
+  name, less = 'less_to_send_four_bits', 'VRL-SGD, 4 bits, 4 fragments'
+  losses, sent = finals(name, 'train_loss'), finals(name, 'bytes_communicated')
+  assert {seed for _, seed in losses} == {0, 1}
+  for seed in (0, 1):
+    assert losses[less, seed] <= 1.05 * losses['VRL-SGD', seed]
+    assert sent[less, seed] <= sent['VRL-SGD', seed] / 7
+  assert read(name).sweep.runs[0].config['epochs'] == 30
+
+
+def test_seconds_over_a_slow_link_are_steps_times_the_measured_time():
+  summary = read('less_to_send')
+  timed, stored = sending.over_slow_link(summary), json.loads(sending.less_to_send.STORED.read_text())['points']
+  for run, original in zip(timed.runs, summary.sweep.runs, strict=True):
+    how = {'algorithm': sending.way(run).flags('vrl_sgd'), 'task': 'lenet', 'hosts': 2, 'bandwidth': 1e7}
+    (point,) = [one for one in stored if how.items() <= one.items()]
+    short, long = point['short'], point['long']
+    seconds = (long['seconds'] - short['seconds']) / (long['timed_steps'] - short['timed_steps'])
+    assert run.final(sending.SECONDS) == pytest.approx(original.final('step') * seconds)
+
+
 def test_the_figures_are_up_to_date():
   shown = document.figure_names(TEMPLATE.read_text())
-  files = {figures.file_name(read(name), figure): name for name, figure in shown}
+  files = {figures.file_name(read(name), figure): (name, figure) for name, figure in shown}
   assert {path.name for path in FIGURES.iterdir()} == set(files)
-  for file, name in files.items():
-    assert figures.stored_checksum(FIGURES / file) == figures.checksum(read(name)), f'{file}: run `make results`'
+  for file, (name, figure) in files.items():
+    assert figures.stored_checksum(FIGURES / file) == figures.checksum(read(name), figure), (
+      f'{file}: run `make results`'
+    )
     assert (FIGURES / file).stat().st_size < 150_000
   assert sum(path.stat().st_size for path in SUMMARIES.iterdir()) < 1_500_000
 

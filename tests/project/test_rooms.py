@@ -65,6 +65,28 @@ def test_no_module_imports_itself_in_a_circle():
     visit(name)
 
 
+def test_no_file_is_longer_than_300_lines():
+  assert {name: lines for name, path in MODULES.items() if (lines := len(path.read_text().splitlines())) > 300} == {}
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_a_module_plays_no_tricks(name):
+  """Not in code; a docstring may show what is patched, and an example may use unittest.mock."""
+  code = ast.unparse(_without_docstrings(MODULES[name]))
+  tricks = r'\bmock\b|sys\._getframe|inspect\.(?:stack|currentframe)|sys\.modules\.pop|sys\.modules\[.*\] =|^ *global '
+  assert re.findall(tricks, code, re.MULTILINE) == []
+  ignored = re.findall(r'# type: ignore(?!\[[\w-]+\]  # )', MODULES[name].read_text())
+  assert ignored == [], 'name the error and the reason'
+
+
+def _without_docstrings(path):
+  tree = ast.parse(path.read_text())
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+      node.body[0] = ast.Pass()
+  return tree
+
+
 @pytest.mark.parametrize(
   ('statement', 'unwanted'),
   [

@@ -233,3 +233,15 @@ def test_output_that_cannot_be_written(tmp_path, output, status, message):
   result = subprocess.run(['bash', '-c', command, sys.executable, tmp_path], capture_output=True, text=True)
   assert (result.returncode, result.stderr) == (status, message)
   assert (tmp_path / 'report.html').exists() == (status == 0)
+
+
+def test_home_directories_are_expanded(tmp_path, monkeypatch, capsys):
+  """Shells do not expand them in `--output=~/report`."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  monkeypatch.chdir(tmp_path)
+  write_run(tmp_path / 'run', POINTS, algorithm='vrl_sgd')
+  curve = write_csv(tmp_path / 'vrl_sgd.csv')
+  assert _report(capsys, '~/run', '--output=~/out', '--reference', f'~/{curve.name}') == (0, [])
+  assert (tmp_path / 'out' / 'report.html').exists() and not (tmp_path / '~').exists()
+  status, lines = _report(capsys, '~/run', '--output=~nosuchuser/out')
+  assert (status, lines) == (2, ["error: output='~nosuchuser/out': unknown home directory; use an absolute path"])

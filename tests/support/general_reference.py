@@ -6,6 +6,7 @@ outer optimizers. Models are flat vectors [N, d] and every step of the network i
 
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 
@@ -20,7 +21,9 @@ class Sending(NamedTuple):
 
 
 def rounded(x, bits, block):
-  """[..., numbers] after encoding; `block` numbers share a scale."""
+  """[..., numbers] after encoding: 16 bits are a bfloat16, of fewer bits `block` numbers share a scale."""
+  if bits == 16:
+    return x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
   levels = 2 ** (bits - 1) - 1
   out = np.empty_like(x)
   for first in range(0, x.shape[-1], block):
@@ -37,9 +40,12 @@ def mean_of(t, sending):
     return t, t.mean(axis=0)
   workers, n = t.shape
   shard = -(-n // workers)
-  blocks = -(-shard // sending.block)
-  block = -(-shard // blocks)
-  block += block % 2
+  if sending.bits == 16:
+    blocks, block = 1, shard
+  else:
+    blocks = -(-shard // sending.block)
+    block = -(-shard // blocks)
+    block += block % 2
   padded = np.zeros((workers, workers * blocks * block))
   padded[:, :n] = t
   q = rounded(padded, sending.bits, block)

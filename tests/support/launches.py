@@ -72,10 +72,11 @@ def assert_same_run(workdir, reference):
 
 
 def contents(folder):
-  """The hash of every file, to compare directories."""
+  """The hash of every file, to compare directories; without the bytecode of config files."""
   return {
     str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     for path in sorted(pathlib.Path(folder).rglob('*'))
+    if '__pycache__' not in path.parts
   }
 
 

@@ -1,6 +1,7 @@
 """The checkpoint tool: listing checkpoints and exporting the consensus model."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -74,6 +75,15 @@ def test_an_exported_model_loads_without_vrl_jax(suffix, code, run, tmp_path, ca
   np.testing.assert_array_equal(loaded, centre)
   assert np.abs(workers.mean(axis=0) - centre).max() > 1e-5
   assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_platform_and_a_home_directory_in_the_environment(run, tmp_path):
+  """An export needs no GPU, and shells do not expand `--export=~/model.npz`."""
+  environment = os.environ | {'JAX_PLATFORMS': 'gpu', 'HOME': str(tmp_path)}
+  argv = [sys.executable, '-m', 'vrl_jax.tools.checkpoint', str(run[0]), '--export=~/model.npz']
+  done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+  assert (done.returncode, done.stderr) == (0, '')
+  assert (tmp_path / 'model.npz').exists()
 
 
 def test_export_of_an_earlier_step(run, tmp_path):

@@ -1,14 +1,18 @@
 """The communication tool: for every algorithm the compiled program sends what the traffic formula says."""
 
 import functools
+import itertools
+import types
 
 import jax
 import pytest
 
 import vrl_jax
 from vrl_jax.config.files import load_config
+from vrl_jax.engine.placement import Placement
 from vrl_jax.errors import UserError
 from vrl_jax.tools import communication
+from vrl_jax.training.experiment import make_experiment
 
 DIMENSION, PERIOD = 9, 5
 VECTOR = 4 * DIMENSION
@@ -98,15 +102,65 @@ def test_all_covers_the_registry(monkeypatch, capsys):
   assert len(capsys.readouterr().out.splitlines()) == 2 + len(vrl_jax.ALGORITHMS)
 
 
+ISLANDS = """HloModule jit_f, num_partitions=8
+
+%step (p: (f32[4])) -> (f32[4]) {
+  %p = (f32[4]) parameter(0)
+  %w = f32[4] get-tuple-element(%p), index=0
+  %g = f32[4] all-reduce(%w), channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true, to_apply=%add
+  ROOT %t = (f32[4]) tuple(%g)
+}
+
+%round (q: (f32[4])) -> (f32[4]) {
+  %q = (f32[4]) parameter(0)
+  %while = (f32[4]) while(%q), condition=%cond, body=%step
+  %y = f32[4] get-tuple-element(%while), index=0
+  %m = f32[4] all-reduce(%y), channel_id=2, replica_groups=[4,2]<=[2,4]T(1,0), use_global_device_ids=true, to_apply=%add
+  ROOT %t = (f32[4]) tuple(%m)
+}
+
+ENTRY %main (x: (f32[4])) -> (f32[4]) {
+  %x = (f32[4]) parameter(0)
+  ROOT %rounds = (f32[4]) while(%x), condition=%cond, body=%round
+}
+"""
+
+
+def test_what_stays_inside_an_island(tmp_path):
+  config = _config('vrl_sgd', workers=2)
+  experiment = make_experiment(config, tmp_path)
+  program = types.SimpleNamespace(as_text=lambda: ISLANDS)
+
+  def read(size, mode='sharded'):
+    placement = Placement(tuple(jax.devices()), 1, size, mode)
+    return communication.read_round(config, experiment._replace(placement=placement), PERIOD, program)
+
+  one = read(4)
+  assert one.in_steps == one.overlapping == one.inside_rounds == []
+  assert ([c.bytes for c in one.inside_steps], [c.bytes for c in one.after_steps]) == ([16], [16])
+  assert (one.sent_inside, one.sent_between, one.compiled) == (PERIOD * 24, 16, 16)
+  assert (one.formula, read(4, 'replicated').formula) == (VECTOR, VECTOR)  # 4 devices do not divide 9 numbers
+  assert 'every step: 1 all-reduce, 16 B; after: –; a device sends 120 B' in communication.table([one, read(1)])
+  apart = read(1)
+  assert apart.inside == [] and [c.bytes for c in apart.in_steps] == [16]
+  assert 'inside an island' not in communication.table([apart])
+
+
 # Fragments, delays and bits, alone and together.
 
-WAYS = [dict(fragments=4), dict(delay=3), dict(bits=8), dict(fragments=4, delay=2), dict(fragments=4, delay=2, bits=4)]
+WAYS = [dict(fragments=4), dict(delay=3), dict(bits=16), dict(bits=8), dict(fragments=4, delay=2, bits=4)]
+EVERY_WAY = [
+  {name: value for name, value in zip(('fragments', 'delay', 'bits'), values) if value != off[name]}
+  for off in [{'fragments': 1, 'delay': 0, 'bits': 32}]
+  for values in itertools.product((1, 4), (0, 2), (32, 16, 8, 4))
+]
+OTHERS = [way for way in EVERY_WAY if way and way not in WAYS]
 
 
-@pytest.mark.parametrize('way', WAYS, ids=str)
+@pytest.mark.parametrize('way', [*WAYS, *(pytest.param(way, marks=pytest.mark.slow) for way in OTHERS)], ids=str)
 def test_fragments_delays_and_bits_in_the_compiled_program(way):
   """A segment of one step is no loop, so periods are long enough for several steps between two communications."""
-  dimension, devices = 4096, 8 if way.get('bits') == 8 else 2
+  dimension, devices = 4096, 8 if way.get('bits') in (8, 16) else 2
   one = communication.count_communication(_config('vrl_sgd', devices, dimension=dimension, period=16, **way))
   fragments, bits = way.get('fragments', 1), way.get('bits', 32)
   vector = 4 * dimension
@@ -120,7 +174,8 @@ def test_fragments_delays_and_bits_in_the_compiled_program(way):
     assert one.sent == 2 * 7 / 8 * vector
     return
   blocks = -(-dimension // fragments // 8 // 256)  # per shard
-  encoded = vector * bits // 32 + 4 * 8 * fragments * blocks
+  scales = 0 if bits == 16 else 4 * 8 * fragments * blocks
+  encoded = vector * bits // 32 + scales
   assert [c.op for c in found].count('all-to-all') == [c.op for c in found].count('all-gather') == fragments
   assert one.sent == 2 * 7 / 8 * encoded
   each = 8 // devices  # several workers on a device send their encodings separately

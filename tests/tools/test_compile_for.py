@@ -7,11 +7,12 @@ import jax
 import pytest
 
 import vrl_jax
+from vrl_jax.accounting.hlo import Collective
 from vrl_jax.accounting.topologies import Topology, find_topology, install_command
 from vrl_jax.config.files import load_config
 from vrl_jax.errors import UserError
 from vrl_jax.tools import compile_for
-from vrl_jax.tools.communication import with_algorithm
+from vrl_jax.tools.communication import RoundCommunication, with_algorithm
 
 WORKERS = 8
 AT_EVERY_STEP = ('s_sgd', 'd2', 'extra')
@@ -62,6 +63,24 @@ def test_the_rounds_of_attached_devices(name):
   assert one.devices == '8 cpu' and one.peak > 400
 
 
+def test_few_bits():
+  config = quadratic()
+  config.update(dimension=4096, bits=8)
+  one = compile_for.compile_round(config, attached(4)).communication  # two workers on each device
+  assert one.compiled == one.formula > 4096
+
+
+@pytest.mark.parametrize('mode', ['replicated', 'sharded'])
+def test_islands(mode):
+  config = quadratic(workers=2)
+  config.update(dimension=4096, devices_per_worker=4, island=mode, batch_size=4)
+  one = compile_for.compile_round(config, attached(8))
+  check('vrl_sgd', one)
+  part = 4 if mode == 'sharded' else 1
+  assert one.communication.compiled == 4 * 4096 // part
+  assert f'2 workers on 8 cpu in islands of 4 ({mode}), a round of' in compile_for.report(config, one)
+
+
 def test_devices_that_do_not_divide_the_workers_are_idle():
   one = compile_for.compile_round(quadratic(workers=6), attached(4))
   assert (one.devices, one.idle) == ('3 cpu', 1)
@@ -80,6 +99,39 @@ def test_a_compiler_that_runs_out_of_memory(monkeypatch):
   assert not one.fits
   assert compile_for.report(quadratic(), one).endswith('needs more memory than a device has, 1.07 GB')
   assert 'more than 1.07 GB' in compile_for.table([(quadratic(), one)])
+
+
+def test_an_estimate_that_the_compiler_does_not_have(monkeypatch):
+  """libtpu's is -1 for several slices, and -2 for TPU7x."""
+  compiled = compile_for._compile
+
+  class Program:
+    def __init__(self, program):
+      self.as_text, self.memory_analysis = program.as_text, program.memory_analysis
+
+    def cost_analysis(self):
+      return {'flops': 7.0, 'optimal_seconds': -2.0}
+
+  monkeypatch.setattr(compile_for, '_compile', lambda *args: (Program(compiled(*args)[0]), None))
+  one = compile_for.compile_round(quadratic(), attached(8))
+  assert (one.flops, one.estimate) == (7.0, None)
+
+
+def test_the_report_of_islands():
+  groups = ((0, 1, 2, 3), (4, 5, 6, 7))
+  in_step = Collective('all-gather', 1000, 2, False, groups=groups)
+  at_end = Collective('all-reduce', 200, 1, True, groups=groups)
+  mean = Collective('all-reduce', 4000, 1, True, groups=((0, 4), (1, 5), (2, 6), (3, 7)))
+  sent = RoundCommunication('vrl_sgd', 20, 16000, [], [], [mean], 16000, 8000, 8, inside=[in_step, at_end])
+  assert (sent.sent_inside, sent.sent_between, sent.compiled) == (20 * 3000 + 300, 4000, 4000)
+  one = compile_for.CompiledRound('v5e:2x4', '8 TPU v5 lite', 0, sent, 10, 100, None, None, 1.0)
+  lines = compile_for.report(quadratic(2), one).splitlines()
+  assert [line.split(':', 1)[1].strip() for line in lines[3:-1]] == [
+    '1 all-reduce, 4 kB',
+    '1 all-gather, 1 kB',
+    '1 all-reduce, 200 B',
+    '60.3 kB inside its island, 4 kB to others',
+  ]
 
 
 def test_the_command(monkeypatch, capsys):

@@ -33,6 +33,9 @@ def test_less_to_send_in_the_last_column(capsys):
   assert row.split()[-1] == f'{1 + 4 * (ring / 4 - step) / (20 * step):.2f}'
   assert cost.main([*setting, '--fragments', '4', '--delay', '9', '--bits', '4']) == 0
   assert capsys.readouterr().out.splitlines()[2].split()[-1] == '1.00'
+  assert cost.main([*setting, '--bits', '16']) == 0
+  ring = 2 * 7 / 8 * 1e9 * 16 / 1e10 * 1514 / 1448
+  assert capsys.readouterr().out.splitlines()[2].split()[-1] == f'{1 + ring / (20 * step):.2f}'
   with pytest.raises(SystemExit):
     cost.main(['--delay', '-1'])
   assert "'-1', must be an integer of at least 0" in capsys.readouterr().err

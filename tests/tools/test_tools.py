@@ -43,6 +43,17 @@ def test_help_without_docstrings():
     (checkpoint_tool, [], 'the following arguments are required: workdir'),
     (cost, ['--latency=-1'], "argument --latency: '-1', must be a number of at least 0"),
     (local_hosts, ['--workdir=runs/a', '--processes=0'], "argument --processes: '0', must be an integer of at least 1"),
+    (
+      period,
+      ['--workers=8', '--steps=1e300'],
+      "argument --steps: '1e300', must be an integer of at least 1 and less than 1e+18",
+    ),
+    (cost, ['--flops=1e-300'], "argument --flops: '1e-300', must be between 1e-100 and 1e+100"),
+    (
+      checkpoint_tool,
+      ['~nosuchuser/run'],
+      "argument workdir: path='~nosuchuser/run': unknown home directory; use an absolute path",
+    ),
     (period, ['--workers=8'], 'the following arguments are required: --steps'),
   ],
 )
@@ -78,3 +89,24 @@ def test_every_tool_reports_errors_in_one_line(name):
 def test_communication_without_a_config(capsys):
   assert communication.main([]) == 2
   assert capsys.readouterr().err.count('\n') == 1
+
+
+@pytest.mark.parametrize(
+  ('integer', 'number'), [('1', '1.1e-100'), ('9e17', '1.1e-100'), ('1', '9e99'), ('9e17', '9e99')]
+)
+def test_formulas_do_not_overflow(integer, number, capsys):
+  names = 'workers', 'parameters', 'steps', 'bandwidth', 'latency', 'batch', 'flops', 'period', 'fragments', 'delay'
+  integers = {'workers', 'steps', 'batch', 'period', 'fragments', 'delay'}
+  small = [f'--{name}={integer if name in integers else number}' for name in names]
+  for swapped in names:  # quotients of a large and a small number
+    other = '9e17' if swapped in integers and integer == '1' else '1' if swapped in integers else '9e99'
+    assert cost.main([*small, f'--{swapped}={other}']) == 0
+  for noise in ('1.1e-100', number):
+    assert period.main([f'--steps={integer}', '--workers=9e17', f'--smoothness={number}', f'--noise={noise}']) == 0
+
+
+def test_a_home_directory_is_expanded(monkeypatch, tmp_path, capsys):
+  """Shells do not expand it in `--workdir=~/run`."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert checkpoint_tool.main(['~/run']) == 3
+  assert capsys.readouterr().err.startswith(f'error: {tmp_path}/run/checkpoints: no checkpoints')

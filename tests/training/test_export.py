@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 from support.inprocess import shared_compilation_cache as shared_compilation_cache
+from support.mounts import mounted as mounted
 
 import vrl_jax
 from vrl_jax.errors import UserError
@@ -167,3 +168,14 @@ def test_orbax_is_replaced_only_if_asked(result, tmp_path):
   with pytest.raises(UserError, match='cannot write the file .No such file or directory.$'):
     result.export(tmp_path / 'nowhere' / 'model.orbax')
   assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize('suffix', export.FORMATS)
+def test_a_full_disk_is_one_line_and_leaves_nothing(suffix, result, mounted):
+  disk = mounted('nr_inodes=2')  # itself and one file
+  if suffix != '.orbax':
+    (disk / 'mine').touch()
+  before = list(disk.iterdir())
+  with pytest.raises(UserError, match=r'cannot write the file \(No space left on device\)$'):
+    result.export(disk / f'model{suffix}')
+  assert list(disk.iterdir()) == before

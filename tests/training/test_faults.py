@@ -30,6 +30,7 @@ from support.launches import (
   summary,
   wait_until,
 )
+from support.mounts import mounted as mounted
 
 from vrl_jax.cli import launch as cli
 from vrl_jax.errors import DataError, Interrupted, StorageError
@@ -275,25 +276,6 @@ def test_a_second_launch_in_the_same_directory_is_refused_until_the_first_has_en
   wait_until(lambda: 'from step' in (second.stdout.readline() or ''), second)
   second.kill()
   second.communicate(timeout=TIMEOUT)
-
-
-@pytest.fixture
-def mounted(tmp_path):
-  """Mounts small file systems: `mounted('size=1m')` returns the folder of a new one."""
-  folders = []
-
-  def mount(options):
-    folder = tmp_path / f'disk{len(folders)}'
-    folder.mkdir()
-    command = ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', str(folder)]
-    if os.geteuid() or shutil.which('mount') is None or subprocess.run(command, capture_output=True).returncode:
-      pytest.skip('only root can mount a small tmpfs here')
-    folders.append(folder)
-    return folder
-
-  yield mount
-  for folder in folders:
-    subprocess.run(['umount', str(folder)], check=True)
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ from support.inprocess import shared_compilation_cache as shared_compilation_cac
 from support.inprocess import signal_at, small_config
 from support.launches import checkpoint_steps, contents, leaves, lines, summary
 
+import vrl_jax
 from vrl_jax.engine import periods
 from vrl_jax.errors import Diverged, Interrupted, UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.training import initial_weights, loop
 from vrl_jax.training.loop import train_and_evaluate
 from vrl_jax.training.metrics import Evaluator
@@ -82,6 +83,15 @@ def test_the_work_and_the_memory_of_a_log_point_do_not_grow(tmp_path, monkeypatc
   train_and_evaluate(small_config(log_every_step=True, max_period=8, period=4, steps=80), tmp_path)
   assert len(lines(tmp_path)) == 81 == len(calls)
   assert not any(isinstance(value, list) for value in vars(trainers[0]).values())
+
+
+def test_home_directories_are_expanded(tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  monkeypatch.chdir(tmp_path)
+  assert train_and_evaluate(small_config(steps=8), '~/run')['status'] == 'finished'
+  vrl_jax.run_sweep(small_config(steps=8, seeds=(0,)), '~/sweep')
+  vrl_jax.export_model('~/run', '~/model.npz')
+  assert sorted(path.name for path in tmp_path.iterdir()) == ['model.npz', 'run', 'sweep']
 
 
 def test_a_start_with_a_loss_that_is_not_finite(tmp_path):

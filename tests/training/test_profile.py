@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import shutil
 
 import jax
 import pytest
+from jax._src import profiler
 from support.inprocess import shared_compilation_cache, small_config  # noqa: F401
+from support.mounts import mounted as mounted
 
-from vrl_jax.errors import UserError
+from vrl_jax.errors import StorageError, UserError
 from vrl_jax.training.loop import train_and_evaluate
 
 
@@ -49,3 +52,25 @@ def test_steps_that_the_run_does_not_have(tmp_path):
 def test_bad_steps(tmp_path, steps):
   with pytest.raises(UserError, match='profile_steps=.*, must be .first, last., integers with 0 <= first < last'):
     train_and_evaluate(small_config(profile_steps=steps), tmp_path)
+
+
+@pytest.fixture
+def profiler_that_may_fail():
+  """JAX takes a trace that could not be written for one that is still running."""
+  yield
+  profiler._profile_state.reset()
+
+
+def test_a_full_disk(mounted, profiler_that_may_fail):
+  run = mounted('size=100k') / 'run'
+  with pytest.raises(StorageError, match=f'^{run}/profile: the profile cannot be written .No space left on device.$'):
+    train_and_evaluate(small_config(profile_steps=(9, 17), checkpoint_every=0), run)
+
+
+@pytest.mark.parametrize('moment', ['start_trace', 'stop_trace'])
+def test_a_directory_that_was_removed_is_not_made_again(moment, tmp_path, monkeypatch, profiler_that_may_fail):
+  run, original = tmp_path / 'run', getattr(jax.profiler, moment)
+  monkeypatch.setattr(jax.profiler, moment, lambda *args: (shutil.rmtree(run), original(*args)))
+  with pytest.raises(StorageError, match=f'^{run}: the directory was removed or moved during this run'):
+    train_and_evaluate(small_config(profile_steps=(9, 17), checkpoint_every=0), run)
+  assert not run.exists()

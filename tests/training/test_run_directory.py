@@ -64,6 +64,11 @@ DAMAGE = {
     2,
   ),
   'config.json is not text': (lambda f: (f / 'config.json').write_bytes(b'\xff\xfe'), 'config.json: cannot be read', 2),
+  'given.json is nested too deeply': (
+    unfinished(lambda f: (f / 'given.json').write_text('[' * 100_000)),
+    'given.json: cannot be read',
+    2,
+  ),
   'no config.json': (lambda f: (f / 'config.json').unlink(), 'holds other results and no config.json', 2),
   'summary.json is not JSON': (
     lambda f: (f / 'summary.json').write_text('finished'),

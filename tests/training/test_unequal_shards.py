@@ -16,11 +16,11 @@ X = (WORKER**2 + 0.1 * np.random.default_rng(0).normal(size=88)).astype(np.float
 MEANS = np.array([X[WORKER == i].mean() for i in range(4)])
 
 
-def run(folder, algorithm, **options):
+def run(folder, algorithm, labels=WORKER, **options):
   loss = lambda x, batch: jnp.square(x - batch)
   defaults = {'workers': 4, 'period': 5, 'batch_size': 8, 'epochs': 100, 'eval_every': 50, 'partition': 'by_label'}
   return vrl_jax.fit(
-    loss, X, params=np.float32(9), labels=WORKER, algorithm=algorithm, workdir=folder, quiet=True, **defaults | options
+    loss, X, params=np.float32(9), labels=labels, algorithm=algorithm, workdir=folder, quiet=True, **defaults | options
   )
 
 
@@ -60,3 +60,11 @@ def test_the_weights_are_said(tmp_path, capsys):
   )  # fmt: skip
   said = 'shards of 8 to 40 examples: every worker counts the same, so that an example counts 0.55 to 2.75 times'
   assert said in capsys.readouterr().out
+
+
+def test_labels_can_be_any_numbers(tmp_path):
+  """Such as the identities of those from whom the examples are: nothing is as large as they are."""
+  run(tmp_path, vrl_jax.vrl_sgd(optax.sgd(0.05)), labels=10**12 * WORKER, epochs=1)
+  partition = json.loads((tmp_path / 'partition.json').read_text())
+  assert partition['class_names'] == ['0', '1000000000000', '2000000000000', '3000000000000']
+  assert partition['table'] == np.diag([40, 8, 16, 24]).tolist()

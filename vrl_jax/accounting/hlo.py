@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from vrl_jax.accounting.device_groups import Groups, device_groups, replicas_and_partitions
+
 COLLECTIVES = ('all-reduce', 'all-gather', 'all-to-all', 'collective-permute', 'collective-broadcast', 'reduce-scatter')
-_BITS = {'pred': 8, 'bf16': 16}
+_BITS = {'pred': 8, 'bf16': 16, 'token': 0}
+_BETWEEN_SLICES = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)",.*_xla_megascale_')
 _COMPUTATION = re.compile(r'(ENTRY )?%(?P<name>[\w.-]+) \(.*\{$')
 _INSTRUCTION = re.compile(r'\s+(ROOT )?%(?P<name>[\w.-]+) = (?P<type>\(.*?\)|\S+) (?P<op>[\w-]+)\((?P<rest>.*)')
 _CALLED = re.compile(r'(?:body|to_apply|calls|true_computation|false_computation)=%([\w.-]+)')
@@ -17,7 +20,7 @@ class Collective(NamedTuple):
   """A collective operation of a compiled program.
 
   Attributes:
-    op: its name, such as `all-reduce`.
+    op: its name, such as `all-reduce`, or `send` for a transfer to other TPU slices.
     bytes: the size of its operands on one device.
     loops: the number of loops around it.
     needs_loop: whether its operands depend on a loop in the same computation, so that it cannot start before that loop
@@ -25,6 +28,8 @@ class Collective(NamedTuple):
     during_loop: whether it is asynchronous, and in the schedule a loop runs between its start and its end.
     loops_beside: the number of loops in the same computation on which it does not depend and which do not depend on it,
       so that it can run at the same time as they do.
+    groups: the groups of devices within which it communicates, by their places in the mesh; () if it leaves the program's
+      devices, as a transfer between TPU slices does.
 
   >>> in_step, at_end = Collective('all-reduce', 400, 1, False), Collective('all-reduce', 80, 0, needs_loop=True)
   >>> 20 * in_step.bytes + at_end.bytes  # a round of 20 steps
@@ -37,15 +42,41 @@ class Collective(NamedTuple):
   needs_loop: bool
   during_loop: bool = False
   loops_beside: int = 0
+  groups: Groups = ()
 
   def reduced(self, devices: int) -> float:
-    """The size of the ring all-reduce that sends as much; an all-to-all or an all-gather is half of one.
+    """The size of the ring all-reduce that sends as much; all-to-all, all-gather and reduce-scatter are half of one.
+
+    Args:
+      devices: that take part, if `groups` do not say it.
 
     >>> Collective('all-to-all', 800, 0, False).reduced(8), Collective('all-gather', 100, 0, False).reduced(8)
     (400.0, 400.0)
     """
-    halves = {'all-to-all': 0.5, 'all-gather': devices / 2}
+    devices = len(self.groups[0]) if self.groups else devices
+    halves = {'all-to-all': 0.5, 'reduce-scatter': 0.5, 'all-gather': devices / 2}
     return self.bytes * halves.get(self.op, 1.0)
+
+  @property
+  def sent(self) -> float:
+    """The bytes that a device sends if the devices of a group are a ring.
+
+    >>> group = ((0, 1, 2, 3),)
+    >>> [Collective(op, 400, 1, False, groups=group).sent for op in ('all-reduce', 'all-gather', 'reduce-scatter')]
+    [600.0, 1200.0, 300.0]
+    """
+    size = len(self.groups[0]) if self.groups else 2
+    others = {'all-reduce': 2 / size, 'all-gather': 1.0, 'reduce-scatter': 1 / size, 'all-to-all': 1 / size}
+    return self.bytes * (size - 1) * others[self.op] if self.op in others else float(self.bytes)
+
+  def is_inside(self, size: int) -> bool:
+    """Whether it stays within islands of `size` consecutive devices each.
+
+    >>> Collective('all-reduce', 400, 1, False, groups=((0, 1), (2, 3))).is_inside(2)
+    True
+    """
+    islands = [{device // size for device in group} for group in self.groups]
+    return bool(islands) and size > 1 and all(len(island) == 1 for island in islands)
 
 
 class _Instruction(NamedTuple):
@@ -53,6 +84,8 @@ class _Instruction(NamedTuple):
   op: str
   operands: list[str]
   called: list[str]
+  groups: Groups = ()
+  slices: str = ''  # the name of a transfer between slices
 
 
 _Computations = dict[str, dict[str, _Instruction]]
@@ -70,7 +103,7 @@ def collectives(text: str) -> list[Collective]:
   ...   ROOT %all-reduce = f32[3]{0} all-reduce(%x), replica_groups={{0,1}}, to_apply=%add
   ... }
   ... ''')
-  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False, during_loop=False, loops_beside=0)]
+  [Collective(op='all-reduce', bytes=12, loops=0, needs_loop=False, during_loop=False, loops_beside=0, groups=((0, 1),))]
   """
   computations, entry = _parse(text)
   return list(_walk(computations, entry, 0))
@@ -79,6 +112,7 @@ def collectives(text: str) -> list[Collective]:
 def _parse(text: str) -> tuple[_Computations, str]:
   computations: _Computations = {}
   entry, current = None, None
+  sizes = replicas_and_partitions(text.lstrip().partition('\n')[0])
   for line in text.splitlines():
     header = _COMPUTATION.match(line)
     if header:
@@ -88,9 +122,20 @@ def _parse(text: str) -> tuple[_Computations, str]:
       operands, attributes = _split(match['rest'])
       branches = [name.strip().lstrip('%') for b in _BRANCHES.findall(attributes) for name in b.split(',')]
       called = _CALLED.findall(attributes) + branches
-      current[match['name']] = _Instruction(match['type'], match['op'], re.findall(r'%([\w.-]+)', operands), called)
+      op = match['op'].removesuffix('-start')
+      groups = device_groups(op, attributes, *sizes) if op in COLLECTIVES else ()
+      names = re.findall(r'%([\w.-]+)', operands)
+      slices = _BETWEEN_SLICES.search(attributes) if op in ('send', 'recv') else None
+      current[match['name']] = _Instruction(
+        match['type'], match['op'], names, called, groups, slices[1] if slices else ''
+      )
   if entry is None:
     raise ValueError('not a compiled HLO program: no ENTRY computation')
+  for here in computations.values():
+    sends = {one.slices: name for name, one in here.items() if one.op == 'send' and one.slices}
+    for one in here.values():
+      if one.op == 'recv' and one.slices in sends:  # the data centre's network computes it from what is sent
+        one.operands.append(sends[one.slices])
   return computations, entry
 
 
@@ -116,13 +161,13 @@ def _walk(
   for place, (own_name, instruction) in enumerate(here.items()):
     during = during_loop or _is_during_loop(computations, here, place, own_name, instruction)
     op = instruction.op.removesuffix('-start')
-    if op in COLLECTIVES:
+    if op in COLLECTIVES or instruction.slices and op == 'send':
       size = sum(_bytes(here[operand].type) for operand in instruction.operands)
       needs, count = _loops(computations, here, own_name)
-      yield Collective(op, size, loops, needs_loop or needs, during, beside + count)
+      yield Collective(op, size, loops, needs_loop or needs, during, beside + count, instruction.groups)
     else:
       inside = loops + (instruction.op == 'while')
-      if op == 'async':  # its computation has one instruction, whose operands are parameters
+      if op in ('async', 'call'):  # what the operands of its computation need, the parameters do not show
         needs, count = _loops(computations, here, own_name)
         for called in instruction.called:
           yield from _walk(computations, called, inside, during, needs_loop or needs, beside + count)
@@ -174,7 +219,7 @@ def _has_loop(computations, instruction):
 def _bytes(type_):
   total = 0
   for dtype, shape in _ARRAY.findall(type_):
-    bits = _BITS.get(dtype) or int(re.findall(r'\d+', dtype)[0])
+    bits = _BITS[dtype] if dtype in _BITS else int(re.findall(r'\d+', dtype)[0])
     size = 1
     for length in filter(None, shape.split(',')):
       size *= int(length)

@@ -1,4 +1,4 @@
-"""Float32 parameters behind narrow ones."""
+"""Float32 master parameters for a model with narrow parameters."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Float32MasterState(NamedTuple):
 
 
 def with_float32_master(algorithm: Algorithm) -> Algorithm:
-  """Keeps float32 parameters in the state, of which the parameters of the loop are a rounded copy.
+  """Keeps float32 master parameters in the state; the parameters of the loop are a rounded copy.
 
   A bfloat16 has 8 significant bits, so an update of less than 1/256 of a parameter is lost, and training stalls. Here
   the updates add up in float32, and the algorithm averages and corrects the float32 parameters: it sends as much as for

@@ -15,8 +15,8 @@ def local_sgd(inner: optax.GradientTransformation, *, buffers: str = 'keep', axi
 
   .. math::
 
-    x_i &\leftarrow x_i - \gamma g_i(x_i) && \text{at every local step} \\
-    x_i &\leftarrow \hat x = \frac{1}{N} \sum_j x_j && \text{after } k \text{ steps}
+    x_i &\leftarrow x_i - \gamma g_i(x_i) && \quad \text{at every local step} \\
+    x_i &\leftarrow \hat x = \frac{1}{N} \sum_j x_j && \quad \text{after } k \text{ steps}
 
   Args:
     inner: any optax optimizer, applied by each worker to its own gradients.

@@ -1,4 +1,4 @@
-"""Transfers that overlap with the next local steps."""
+"""Overlapped communication: transfers during the next local steps."""
 
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.exchange import exchange_of
@@ -6,19 +6,18 @@ from vrl_jax.algorithms.core.general_rule import with_settings
 
 
 def overlapped(algorithm: Algorithm, delay: int) -> Algorithm:
-  r"""Goes on with local steps while a communication is under way.
+  r"""Takes local steps while a communication is in progress.
 
-  What starts after a step is applied :math:`\tau` local steps later: with :math:`x_i^s` the model of worker i at the start
+  A communication that starts after a step is applied :math:`\tau` local steps later: with :math:`x_i^s` the model of worker i at the start
   and :math:`\hat x` the mean of these models,
 
   .. math::
 
     x_i \leftarrow \hat x + (x_i - x_i^s) .
 
-  The collective depends on nothing that happens in between, so the two can run at the same time. Δ changes when the
-  mean is applied, and takes into account that it had its old value until then (`vrl_jax.algorithms.core.general_rule`).
-  The models of the workers always differ, and the one to evaluate is their mean. In a run, the mean of the last period
-  is not applied any more.
+  The collective does not depend on the steps in between, so the two can run at the same time. Δ changes when the mean is
+  applied; its old value until then is accounted for (`vrl_jax.algorithms.core.general_rule`). The models of the workers
+  always differ, and the model to evaluate is their mean. The mean of a run's last period is not applied.
 
   Args:
     algorithm: see :func:`vrl_jax.streaming`.
@@ -26,7 +25,7 @@ def overlapped(algorithm: Algorithm, delay: int) -> Algorithm:
       period, or after a fragment's part of it.
 
   Returns:
-    The Algorithm. Its state holds the transfer that is under way, so a checkpoint does too.
+    The Algorithm. Its state, and so a checkpoint, has the transfer in progress.
 
   With `local_sgd` and a delay of a whole period it is :func:`vrl_jax.cocod_sgd`:
 

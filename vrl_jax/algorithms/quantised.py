@@ -1,4 +1,4 @@
-"""Models that are sent with 8 or 4 bits per number."""
+"""Models that are sent as bfloat16, or with 8 or 4 bits per number."""
 
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.exchange import exchange_of
@@ -7,7 +7,7 @@ from vrl_jax.algorithms.core.quantisation import BITS, Quantiser
 
 
 def quantised(algorithm: Algorithm, bits: int, *, error_feedback: bool = True, block: int = 256) -> Algorithm:
-  r"""Sends the change of the model since the last agreement, with 8 or 4 bits per number.
+  r"""Sends the change of the model since the last agreement, as bfloat16 or with 8 or 4 bits per number.
 
   Worker i sends an encoding of :math:`t_i = x_i - \mathrm{ref} + e_i`, where ref is the model that all workers agreed on
   last. With :math:`q_i` what it contributes to the mean in effect,
@@ -17,17 +17,18 @@ def quantised(algorithm: Algorithm, bits: int, *, error_feedback: bool = True, b
     x_i \leftarrow \mathrm{ref} + \frac{1}{N} \sum_j q_j, \qquad e_i \leftarrow t_i - q_i ,
 
   and VRL-SGD's Δ is computed from :math:`q_i` instead of :math:`x_i`, so that it still sums to zero over the workers. All
-  of this becomes exact as the models converge: the scale of the encoding is that of the change.
+  of this becomes exact as the models converge: the rounding error is relative to the change, and not to the model.
 
   The bytes are really sent so: an all-to-all of encoded shards and an all-gather of their encoded means
   (`vrl_jax.algorithms.core.quantisation`), 2(N−1)/N of the encoded vector per worker. Several workers on a device
-  send separately. Rounding is to the nearest, and the mean is bitwise equal on all workers.
+  send separately. Rounding is to the nearest, and the mean is bitwise equal on all workers. Under `jax.vmap` over a
+  sharded axis, JAX's partitioner decides what is sent, and may send more: use `jax.shard_map` there.
 
   Args:
     algorithm: see :func:`vrl_jax.streaming`.
-    bits: 8 or 4; 32 is the algorithm itself.
+    bits: 16 for bfloat16, 8 or 4 for integers with a scale for each block; 32 is the algorithm itself.
     error_feedback: whether :math:`e_i` is kept; without it, it is 0.
-    block: the maximal number of numbers that share a scale, a float32.
+    block: the maximal number of integers that share a scale, a float32.
 
   Returns:
     The Algorithm.
@@ -52,7 +53,7 @@ def quantised(algorithm: Algorithm, bits: int, *, error_feedback: bool = True, b
     <https://www.isca-archive.org/interspeech_2014/seide14_interspeech.html>`_, 2014, for error feedback
   """
   if bits not in (*BITS, 32) or isinstance(bits, bool):
-    raise ValueError(f'bits={bits!r}, must be 4, 8 or 32')
+    raise ValueError(f'bits={bits!r}, must be 4, 8, 16 or 32')
   if isinstance(block, bool) or not isinstance(block, int) or block < 2:
     raise ValueError(f'block={block!r}, must be an integer of at least 2')
   if bits == 32 and algorithm.exchange is None:

@@ -65,11 +65,11 @@ def scaffold(
 
   .. math::
 
-    y_i &\leftarrow y_i - \eta (g_i(y_i) - c_i + c) && \text{at every local step} \\
+    y_i &\leftarrow y_i - \eta (g_i(y_i) - c_i + c) && \quad \text{at every local step} \\
     c_i^+ &= c_i - c + \frac{x - y_i}{K \eta}, \quad
     x \leftarrow x + \eta_g \frac{1}{|S|} \sum_{i \in S} (y_i - x), \quad
     c \leftarrow c + \frac{1}{N} \sum_{i \in S} (c_i^+ - c_i), \quad
-    c_i \leftarrow c_i^+ \text{ for } i \in S && \text{after } K \text{ steps.}
+    c_i \leftarrow c_i^+ \text{ for } i \in S && \quad \text{after } K \text{ steps.}
 
   The divisor :math:`K\eta` is measured (`vrl_jax.algorithms.core.probe`). With all workers and :math:`\eta_g = 1` the
   trajectory is that of VRL-SGD with :math:`\Delta_i = c_i - c`, at twice the communication cost. Workers outside S run

@@ -1,4 +1,4 @@
-"""A model that is sent in fragments, spread evenly over the period."""
+"""Streaming: the model is sent in fragments, spread evenly over the period."""
 
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.algorithms.core.exchange import exchange_of
@@ -8,9 +8,8 @@ from vrl_jax.algorithms.core.general_rule import with_settings
 def streaming(algorithm: Algorithm, fragments: int) -> Algorithm:
   """Sends the model in fragments of equal size, at different times of the period.
 
-  Fragment f of F is sent after ⌈(f + 1)k/F⌉ local steps, so the largest transfer is F times smaller, and as much is sent
-  in a period. Each fragment has a period of its own, of k steps: its mean, and its part of Δ, come from the steps since it
-  was last sent. A fragment is a contiguous piece of the concatenated leaves, and may cut through a leaf.
+  Fragment f of F is sent after ⌈(f + 1)k/F⌉ local steps, so each transfer is F times smaller, and the bytes per period
+  are the same. The mean of a fragment and its part of Δ come from the k steps since it was last sent. A fragment is a contiguous piece of the concatenated leaves, and may cut through a leaf.
 
   Args:
     algorithm: `local_sgd`, `vrl_sgd`, `slowmo` or `vrl_adaptive` with `buffers='keep'`, `scaffold` with

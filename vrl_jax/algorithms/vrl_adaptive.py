@@ -44,9 +44,9 @@ def vrl_adaptive(
 
   .. math::
 
-    x_i &\leftarrow x_i + u(g_i(x_i) - \Delta_i) && \text{at every local step} \\
+    x_i &\leftarrow x_i + u(g_i(x_i) - \Delta_i) && \quad \text{at every local step} \\
     x_i &\leftarrow \frac{1}{N} \sum_j x_j, \qquad
-    \Delta_i \leftarrow \bar g_i - \frac{1}{N} \sum_j \bar g_j && \text{after } k \text{ steps.}
+    \Delta_i \leftarrow \bar g_i - \frac{1}{N} \sum_j \bar g_j && \quad \text{after } k \text{ steps.}
 
   VRL-SGD has the same Δ but derives it from the models. That requires an inner optimizer that is linear in the
   gradient, and saves the second vector. With plain SGD and a constant learning rate the two trajectories are the same.
@@ -54,7 +54,7 @@ def vrl_adaptive(
   Δ comes before the preconditioner because the corrected gradients of all workers are then equal at the optimum, so
   their second moments agree and the models stay there. Δ after the preconditioner, on Adam's direction, is
   `precede(optax.scale_by_adam(), vrl_sgd(optax.sgd(γ)))`. It sends one vector, but each worker still divides by the
-  magnitude of its own gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`. On eight
+  magnitude of its gradients: it solves :math:`\sum_i g_i / |g_i| = 0` instead of :math:`\sum_i g_i = 0`. On eight
   heterogeneous quadratics (`tests/algorithms/test_vrl_adaptive.py`, k = 10, 150 rounds) the worst coordinate of local
   Adam ended 0.42 from the optimum, with Δ after Adam 0.48, and with this algorithm 2e-12.
 

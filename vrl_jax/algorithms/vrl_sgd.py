@@ -53,10 +53,10 @@ def vrl_sgd(
 
   .. math::
 
-    v_i &= g_i(x_i) - \Delta_i, \qquad x_i \leftarrow x_i - \gamma v_i && \text{at every local step} \\
+    v_i &= g_i(x_i) - \Delta_i, \qquad x_i \leftarrow x_i - \gamma v_i && \quad \text{at every local step} \\
     \hat x &= \frac{1}{N} \sum_j x_j, \qquad
     \Delta_i \leftarrow \Delta_i + \frac{\hat x - x_i}{k \gamma}, \qquad
-    x_i \leftarrow \hat x && \text{after } k \text{ steps.}
+    x_i \leftarrow \hat x && \quad \text{after } k \text{ steps.}
 
   The divisor :math:`k\gamma` is not computed from k and γ. It is how far a constant gradient of 1 would have moved the
   model in the period, measured by running the inner optimizer on such a gradient too (`vrl_jax.algorithms.core.probe`),
@@ -93,6 +93,7 @@ def vrl_sgd(
   """
   check_buffers(buffers)
   inner = optax.with_extra_args_support(inner)
+  mask = lambda params: leaf_mask(corrected, params)  # a dict would make the Algorithm unhashable
 
   def init(params):
     unit = probe_leaves(params, 0)
@@ -114,8 +115,7 @@ def vrl_sgd(
     def new_delta(has_delta, delta, m, x, response):
       return delta + divide_by_response(m - x.astype(m.dtype), response) if has_delta else delta
 
-    has_delta = leaf_mask(corrected, params)
-    delta = jax.tree.map(new_delta, has_delta, state.delta, mean, params, state.response)
+    delta = jax.tree.map(new_delta, mask(params), state.delta, mean, params, state.response)
     params = cast_like(mean, params)
     # Buffers that are equal on all workers cancel in x̂ - x_i, so the probe restarts without any.
     probe = state.probe if buffers == 'keep' else reset_probe(inner, params, state.probe)
@@ -128,5 +128,5 @@ def vrl_sgd(
     consensus=lambda params, state: evaluated_mean(params, state.inner, axis_name),
     correction=lambda state: state.delta,
   )
-  parts = Exchange(inner, axis_name, correction=from_models(), corrected=corrected)
+  parts = Exchange(inner, axis_name, correction=from_models(), corrected=mask)
   return with_exchange(algorithm, parts) if buffers == 'keep' else algorithm

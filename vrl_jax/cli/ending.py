@@ -10,7 +10,7 @@ from vrl_jax.cluster import processes
 
 
 class Ending:
-  """Reports the end of this process, once, whichever thread is first: the main one or the one that listens.
+  """Reports the end of this process once, from the main thread or the listener thread, whichever is first.
 
   >>> Ending().report('error: period=0', status=2)  # prints the line on stderr
   2

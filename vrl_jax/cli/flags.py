@@ -1,4 +1,4 @@
-"""From the command line's arguments to a config, a run directory and the other processes."""
+"""Parses the command line: the config with its overrides, the run directory, the cluster."""
 
 import datetime
 import difflib
@@ -14,7 +14,7 @@ from vrl_jax.config.dotted import is_dotted
 from vrl_jax.config.fields import set_algorithm
 from vrl_jax.config.files import load_config
 from vrl_jax.errors import UserError
-from vrl_jax.storage import expand_home
+from vrl_jax.system.storage import expand_home
 
 USAGE = (
   'launch.py (or vrl-jax) --config NAME_OR_FILE [--workdir DIR] [--config.FIELD=VALUE …] | --list | --help | --version'
@@ -22,12 +22,12 @@ USAGE = (
 
 
 class Arguments(NamedTuple):
-  """What the command line says.
+  """The parsed command line.
 
   Attributes:
     config: the config with its overrides; may be None with `--help` or `--list`.
     workdir: the run directory.
-    cluster: how to find the other processes, or None if there are none.
+    cluster: the address of the coordinator and the like; None in a run of one process.
     help: whether `--help` was given.
     list: whether `--list` was given.
 

@@ -7,7 +7,7 @@ import ml_collections
 
 from vrl_jax.cli.flags import USAGE
 from vrl_jax.cluster.join import Cluster
-from vrl_jax.config.algorithms import own_fields
+from vrl_jax.config.algorithms import custom_fields
 from vrl_jax.config.checks import OneOf
 from vrl_jax.config.fields import common_fields
 from vrl_jax.config.files import config_names
@@ -38,7 +38,7 @@ def help_text(config: ml_collections.ConfigDict | None = None) -> str:
   for role in Role:
     parts += _section(role.value, (field for field in common_fields() if field.role is role), config)
   if config is not None:
-    parts += _section(f'Options of algorithm={config.algorithm}', own_fields(config.algorithm), config)
+    parts += _section(f'Options of algorithm={config.algorithm}', custom_fields(config.algorithm), config)
   for task, fields in own.items():
     parts += _section(f'Fields of task={task}', fields, config)
   return '\n'.join(

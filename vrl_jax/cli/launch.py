@@ -19,8 +19,8 @@ from vrl_jax.cluster.join import Cluster, finish
 from vrl_jax.cluster.join import join as join_cluster
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged, Interrupted, LostContact, StorageError, UserError
-from vrl_jax.signals import StopRequest, watched_stop_requests
-from vrl_jax.streams import prepare_streams
+from vrl_jax.system.signals import StopRequest, watched_stop_requests
+from vrl_jax.system.streams import prepare_streams
 from vrl_jax.training.orbax_errors import without_secondary_errors
 
 _SHOWN = ('step', 'train_loss', 'test_accuracy', 'distance_to_optimum', 'communications', 'seconds')

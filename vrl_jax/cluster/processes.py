@@ -1,4 +1,4 @@
-"""The processes of a run: their identity, what they agree on, and how one reports its end to the others.
+"""The processes of a run: their identity, messages between them, and the report of an error to the others.
 
 Arrays travel between devices by JAX's collectives. The messages here travel beside them, as JSON in the key-value
 store of JAX's coordinator, which runs in process 0. Every process must call these functions in the same order. In a

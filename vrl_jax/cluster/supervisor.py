@@ -19,7 +19,7 @@ import jax
 
 from vrl_jax.cluster.join import Cluster, join_error
 from vrl_jax.errors import LostContact, UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 
 RESTART = 'restart all processes with the same commands to resume from the last checkpoint'
 # In the environment of the child: the file descriptors of its stdout, its stderr and the pipe of `attach_to_parent`.

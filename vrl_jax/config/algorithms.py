@@ -74,17 +74,15 @@ def option_fields() -> tuple[Field, ...]:
   """
   rows = []
   for name, default in algorithm_options().items():
-    algorithms = takers(name)
+    algorithms = algorithms_with(name)
     rows.append(_row(name, default, ALGORITHMS[algorithms[0]], f'({", ".join(algorithms)})'))
   return tuple(rows)
 
 
-def own_fields(algorithm: str) -> tuple[Field, ...]:
-  """The rows of the options that only an algorithm with a dotted path has.
+def custom_fields(algorithm: str) -> tuple[Field, ...]:
+  """The rows of the options of an algorithm with a dotted path that no registered algorithm has.
 
-  An option that registered algorithms have too, with the same default, is their field.
-
-  >>> own_fields('vrl_sgd'), own_fields('vrl_jax.algorithms.easgd:easgd')
+  >>> custom_fields('vrl_sgd'), custom_fields('vrl_jax.algorithms.easgd:easgd')
   ((), ())
   """
   if not is_dotted(algorithm):
@@ -99,16 +97,16 @@ def own_fields(algorithm: str) -> tuple[Field, ...]:
       rows.append(_row(name, default, factory, ''))
     elif known[name] != default:
       raise UserError(
-        f'algorithm={algorithm!r}: its option {name}={default!r} is already a config field, of {", ".join(takers(name))}, '
+        f'algorithm={algorithm!r}: its option {name}={default!r} is already a config field, of {", ".join(algorithms_with(name))}, '
         f'with the default {known[name]!r}; rename it'
       )
   return tuple(rows)
 
 
-def takers(option: str) -> list[str]:
-  """The registered algorithms that have an option.
+def algorithms_with(option: str) -> list[str]:
+  """The registered algorithms that have this option.
 
-  >>> takers('alpha')
+  >>> algorithms_with('alpha')
   ['easgd']
   """
   return [algorithm for algorithm in ALGORITHMS if option in algorithm_options(algorithm)]
@@ -117,7 +115,8 @@ def takers(option: str) -> list[str]:
 def _row(name, default, factory, suffix):
   kind = float if default is None else type(default)
   about = f'{_argument_help(factory, name)} {suffix}'.strip() or f'an option of {factory.__name__}'
-  return Field(name, default, kind, Role.METHOD, about, finite if kind is float else None)
+  check = finite if kind is float else None
+  return Field(name, default, kind, Role.METHOD, about, check, of_algorithm=True)
 
 
 def _argument_help(factory, name):

@@ -1,4 +1,4 @@
-"""Dotted paths: `my_module:name` in a config names a function of the user's own."""
+"""Dotted paths: `my_module:name` in a config names a user-defined function."""
 
 import contextlib
 import difflib
@@ -36,7 +36,7 @@ def module_of(path: str) -> str:
 
 
 def import_dotted(field: str, path: str) -> Any:
-  """What a dotted path names; modules are found from the current folder, as with `python -m`, which is put on `sys.path`.
+  """Imports the object that a dotted path names; adds the current folder to `sys.path`, as `python -m` does.
 
   Args:
     field: the config field, for the error message.

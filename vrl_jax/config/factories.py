@@ -1,4 +1,4 @@
-"""Calls the factories that a config names by a dotted path, with the keyword arguments that it gives them."""
+"""Calls factories that a config names by dotted paths, with the keyword arguments in the config."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -24,17 +24,20 @@ def mapping(name: str, value: Any) -> None:
     raise UserError(f'{name}={value!r:.80}, must be a dict of keyword arguments')
 
 
-def factory(field: str, config: Any, *args: Any, **words: Any) -> Callable[[], Any]:
-  """The call of a field's factory with the field's `_kwargs`, not yet made.
+def factory(field: str, config: Any, *args: Any, **placeholders: Any) -> Callable[[], Any]:
+  """Prepares the call of a field's factory with the field's `_kwargs`.
 
   Args:
     field: the config field that has the dotted path.
     config: the config.
     *args: positional arguments that come before the keyword arguments.
-    **words: the values of strings among the keyword arguments, such as `steps`.
+    **placeholders: see `fill_placeholders`.
+
+  Returns:
+    A function without arguments that makes the call, and raises UserError if the factory raises an error.
 
   Raises:
-    UserError: there is no such factory, or it does not take these arguments; the call raises one if the factory does.
+    UserError: there is no such factory, or it does not take these arguments.
 
   >>> config = ml_collections.ConfigDict({'optimizer': 'optax.lion', 'optimizer_kwargs': {'b1': 0.8}})
   >>> factory('optimizer', config, 0.1)()._fields
@@ -50,7 +53,7 @@ b1, b2, mu_dtype, weight_decay, mask (see optimizer_kwargs)
   function = import_dotted(field, path)
   if not callable(function):
     raise UserError(f'{field}={path!r}: is a {type(function).__name__}, must be a function')
-  kwargs = with_words(getattr(config, f'{field}_kwargs', None) or {}, words)
+  kwargs = fill_placeholders(getattr(config, f'{field}_kwargs', None) or {}, placeholders)
   try:
     signature = inspect.signature(function)
   except (TypeError, ValueError):  # some functions that are written in C have none
@@ -69,16 +72,16 @@ b1, b2, mu_dtype, weight_decay, mask (see optimizer_kwargs)
   return call
 
 
-def with_words(value: Any, words: Mapping[str, Any]) -> Any:
-  """Keyword arguments with values for words.
+def fill_placeholders(value: Any, placeholders: Mapping[str, Any]) -> Any:
+  """Replaces the strings in keyword arguments that are placeholders by their values.
 
   Keys of inner dicts that are numbers are restored; JSON, in which configs are stored, makes them strings.
 
-  >>> with_words({'decay_steps': 'steps', 'scales': {'100': 0.1}}, {'steps': 400})
+  >>> fill_placeholders({'decay_steps': 'steps', 'scales': {'100': 0.1}}, {'steps': 400})
   {'decay_steps': 400, 'scales': {100: 0.1}}
   """
   if isinstance(value, Mapping | ml_collections.ConfigDict):
-    return {int(k) if str(k).isdecimal() else k: with_words(v, words) for k, v in value.items()}
+    return {int(k) if str(k).isdecimal() else k: fill_placeholders(v, placeholders) for k, v in value.items()}
   if isinstance(value, tuple | list):
-    return type(value)(with_words(v, words) for v in value)
-  return words[value] if isinstance(value, str) and value in words else value
+    return type(value)(fill_placeholders(v, placeholders) for v in value)
+  return placeholders[value] if isinstance(value, str) and value in placeholders else value

@@ -1,6 +1,7 @@
 """The fields of every run: the table, and the options of the algorithms."""
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import ml_collections
 from ml_collections import config_dict
 
 from vrl_jax.config import optimizers
-from vrl_jax.config.algorithms import algorithm_options, option_fields, own_fields, takers
+from vrl_jax.config.algorithms import algorithm_options, algorithms_with, custom_fields, option_fields
 from vrl_jax.config.table import FIELDS, Field, Role, with_roles
 from vrl_jax.errors import UserError
 
@@ -56,10 +57,10 @@ def set_algorithm(config: ml_collections.ConfigDict, algorithm: str) -> None:
   >>> config.algorithm
   'easgd'
   """
-  own = own_fields(algorithm)
+  own = custom_fields(algorithm)
   with config.unlocked():
     if algorithm != config.algorithm:
-      for field in own_fields(config.algorithm):
+      for field in custom_fields(config.algorithm):
         if field.name in config:
           del config[field.name]
     config.algorithm = algorithm
@@ -69,13 +70,13 @@ def set_algorithm(config: ml_collections.ConfigDict, algorithm: str) -> None:
 
 
 def complete(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """The config, with the fields of its algorithm's own options; a copy, if some were missing.
+  """Adds the fields of a custom algorithm's options; returns a copy if some were missing.
 
   >>> config = default_config()
   >>> complete(config) is config
   True
   """
-  if all(field.name in config for field in own_fields(config.get('algorithm', ''))):
+  if all(field.name in config for field in custom_fields(config.get('algorithm', ''))):
     return config
   config = copy.deepcopy(config)
   set_algorithm(config, config.algorithm)
@@ -88,7 +89,7 @@ def initial_weights_fields(fields: dict[str, Any]) -> dict[str, Any]:
   >>> initial_weights_fields({'seed': 0, 'dataset': 'mnist', 'period': 5, 'alpha': 0.1, 'tensorboard': True})
   {'seed': 0, 'dataset': 'mnist'}
   """
-  own = own_fields(fields.get('algorithm', '')) if describes_algorithm(fields) else ()
+  own = custom_fields(fields.get('algorithm', '')) if describes_algorithm(fields) else ()
   options = {*algorithm_options(), *(field.name for field in own)}
   return {name: value for name, value in with_roles(fields, Role.PROBLEM).items() if name not in options}
 
@@ -96,13 +97,13 @@ def initial_weights_fields(fields: dict[str, Any]) -> dict[str, Any]:
 def algorithm_fields(config: Mapping[str, Any]) -> set[str]:
   """The fields that have no meaning in a run whose algorithm is given as an object, with its optimizer and options.
 
-  >>> {'momentum', 'alpha', 'learning_rate'} <= algorithm_fields({'init_epochs': 0.0})
+  >>> {'momentum', 'fragments', 'alpha', 'learning_rate'} <= algorithm_fields({'init_epochs': 0.0})
   True
   >>> 'learning_rate' in algorithm_fields({'init_epochs': 5.0})  # then it is that of the initial SGD
   False
   """
   of_initial_sgd = () if config.get('init_epochs') else ('learning_rate', 'weight_decay')
-  return {*optimizers.FIELDS, *algorithm_options(), *of_initial_sgd}
+  return {*(field.name for field in common_fields() if field.of_algorithm), *of_initial_sgd}
 
 
 def describes_algorithm(config: Mapping[str, Any]) -> bool:
@@ -151,7 +152,7 @@ by_label, dirichlet_unequal
   left_out = {'algorithm', *algorithm_fields(config)} if given_algorithm else ()
   check_fields(tuple(field for field in common_fields() if field.name not in left_out), config)
   if not given_algorithm:
-    check_fields(own_fields(config.algorithm), config)
+    check_fields(custom_fields(config.algorithm), config)
   for rule in _RULES if given_algorithm else (*_RULES, *_ALGORITHM_RULES):
     rule(config)
 
@@ -209,9 +210,31 @@ def _options_belong_to_the_algorithm(config):
   for name, default in algorithm_options().items():
     if name not in own and config[name] != default:
       raise UserError(
-        f'{name}={config[name]!r} is not an option of algorithm={config.algorithm!r} (only of {", ".join(takers(name))})'
+        f'{name}={config[name]!r} is not an option of algorithm={config.algorithm!r} (only of {", ".join(algorithms_with(name))})'
       )
 
 
-_RULES = (_length_is_given_once, _period_is_given, _workers_fit_the_devices, _initial_loss_has_epochs)
+def _values_are_finite(config):
+  for name, value in config.items():
+    if any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in _leaves(value)):
+      raise UserError(f'{name}={value!r:.80}, must be finite')  # JSON, in which the config is stored, has no others
+
+
+def _leaves(value):
+  if isinstance(value, Mapping | ml_collections.ConfigDict):
+    value = list(value.values())
+  if not isinstance(value, tuple | list):
+    yield value
+    return
+  for part in value:
+    yield from _leaves(part)
+
+
+_RULES = (
+  _values_are_finite,
+  _length_is_given_once,
+  _period_is_given,
+  _workers_fit_the_devices,
+  _initial_loss_has_epochs,
+)
 _ALGORITHM_RULES = (_nesterov_has_momentum, optimizers.check_paths, _options_belong_to_the_algorithm)

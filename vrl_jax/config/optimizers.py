@@ -7,23 +7,8 @@ import jax
 import optax
 
 from vrl_jax.config.dotted import is_dotted, user_code
-from vrl_jax.config.factories import factory, with_words
+from vrl_jax.config.factories import factory, fill_placeholders
 from vrl_jax.errors import UserError
-
-FIELDS = (
-  *(
-    'optimizer',
-    'optimizer_kwargs',
-    'schedule',
-    'schedule_kwargs',
-    'warmup_steps',
-    'momentum',
-    'nesterov',
-    'clip_norm',
-  ),
-)
-"""The config fields that describe the inner optimizer alone. `learning_rate` and `weight_decay` are also those of the
-initial SGD."""
 
 SCHEDULES: dict[str, Callable[[float, int], Any]] = {
   'constant': lambda rate, steps: rate,
@@ -45,7 +30,7 @@ def learning_rate(config: Any, steps: int) -> float | optax.Schedule:
   >>> [round(float(rate(step)), 3) for step in (0, 5, 10, 60, 110)]
   [0.0, 0.05, 0.1, 0.05, 0.0]
   """
-  _require_own_fields('schedule', config, ('warmup_steps',), SCHEDULES)
+  _check_schedule_fields(config)
   if is_dotted(config.schedule):
     return _checked_schedule(config, factory('schedule', config, learning_rate=config.learning_rate, steps=steps)())
   if config.schedule not in SCHEDULES:
@@ -68,7 +53,7 @@ def follows_length(fields: Mapping[str, Any]) -> bool:
   """
   if is_dotted(fields.get('schedule')):
     kwargs = fields.get('schedule_kwargs') or {}
-    return with_words(kwargs, {'steps': None}) != with_words(kwargs, {})
+    return fill_placeholders(kwargs, {'steps': None}) != fill_placeholders(kwargs, {})
   return fields.get('schedule', 'constant') != 'constant'
 
 
@@ -82,7 +67,15 @@ def _checked_schedule(config, schedule):
   return schedule
 
 
-def _require_own_fields(field, config, names, builtin):
+def _check_schedule_fields(config):
+  _check_fields_of('schedule', config, ('warmup_steps',), SCHEDULES)
+
+
+def _check_optimizer_fields(config):
+  _check_fields_of('optimizer', config, ('momentum', 'nesterov', 'weight_decay'), OPTIMIZERS)
+
+
+def _check_fields_of(field, config, names, builtin):
   """Raises UserError if fields are set that an optimizer or schedule with a dotted path does not have, or vice versa."""
   value, kwargs = getattr(config, field), f'{field}_kwargs'
   if is_dotted(value):
@@ -131,7 +124,7 @@ def inner_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
   >>> updates.tolist()  # -0.5 (1 + 0.1 * 10)
   [-1.0]
   """
-  _require_own_fields('optimizer', config, ('momentum', 'nesterov', 'weight_decay'), OPTIMIZERS)
+  _check_optimizer_fields(config)
   if is_dotted(config.optimizer):
     optimizer = factory('optimizer', config, learning_rate(config, steps))()
     if not isinstance(optimizer, optax.GradientTransformation):
@@ -155,8 +148,8 @@ def check_paths(config: Any) -> None:
   vrl_jax.errors.UserError: schedule='optax.cosine_decay_schedule': missing a required argument: 'init_value'; it takes \
 init_value, decay_steps, alpha, exponent (see schedule_kwargs)
   """
-  _require_own_fields('schedule', config, ('warmup_steps',), SCHEDULES)
-  _require_own_fields('optimizer', config, ('momentum', 'nesterov', 'weight_decay'), OPTIMIZERS)
+  _check_schedule_fields(config)
+  _check_optimizer_fields(config)
   if is_dotted(config.schedule):
     factory('schedule', config)
   if is_dotted(config.optimizer):

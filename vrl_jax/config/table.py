@@ -6,7 +6,7 @@ read it; choices and checks that belong to another room are named as `module:att
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vrl_jax.config.checks import OneOf, checked_by, integer, number, one_of, one_of_numbers, step_range
@@ -15,18 +15,18 @@ from vrl_jax.errors import UserError
 
 
 class Role(enum.Enum):
-  """What a field is about.
+  """The role of a field: what depends on its value.
 
   >>> Role.BOOKKEEPING.value
-  'Where the run is kept'
+  'Files, checkpoints and logging'
   """
 
-  PROBLEM = 'The problem and its initial weights'
-  METHOD = 'How it is trained'
-  LOGGING = 'When it is measured'
-  EXECUTION = 'How the run uses the machine'
-  BOOKKEEPING = 'Where the run is kept'
-  SWEEP = 'Several runs'
+  PROBLEM = 'Problem and initial weights'
+  METHOD = 'Training'
+  LOGGING = 'Evaluation'
+  EXECUTION = 'Devices and dispatch'
+  BOOKKEEPING = 'Files, checkpoints and logging'
+  SWEEP = 'Sweeps'
 
 
 RESULT_ROLES = (Role.PROBLEM, Role.METHOD, Role.LOGGING)
@@ -40,10 +40,12 @@ class Field(NamedTuple):
     name: the field's name in the config, and on the command line behind `--config.`.
     default: its value if the config sets none; None for a field that is chosen or left out.
     kind: the type of its values; `object` if there are several.
-    role: what it decides.
+    role: see `Role`.
     help: one line for `--help`.
     check: `(name, value) -> None`, raises UserError; not called for None where that is the default.
     ignored_by: the algorithms whose runs do not depend on it.
+    of_algorithm: whether it describes the algorithm or its optimizer, so that a run whose algorithm is given as an
+      object does not have it.
 
   >>> Field('workers', 8, int, Role.METHOD, 'N, the number of workers', integer(1, bits=12)).require(0)
   Traceback (most recent call last):
@@ -58,6 +60,7 @@ class Field(NamedTuple):
   help: str
   check: Callable[[str, Any], None] | None = None
   ignored_by: tuple[str, ...] = ()
+  of_algorithm: bool = False
 
   def require(self, value: Any) -> None:
     """Raises UserError unless the field can have this value."""
@@ -78,8 +81,8 @@ class Field(NamedTuple):
 _KINDS = {bool: 'True or False', str: 'a string', int: 'an integer', float: 'a number', tuple: 'a tuple'}
 
 
-def _rows(role, *rows):
-  return tuple(Field(name, default, kind, role, *more) for name, default, kind, *more in rows)
+def _rows(role, *rows, **columns):
+  return tuple(Field(name, default, kind, role, *more, **columns) for name, default, kind, *more in rows)
 
 
 FIELDS = (
@@ -90,13 +93,7 @@ FIELDS = (
     ('learning_rate', 0.01, float, 'γ, or its peak if it follows a schedule', number(positive=True)),
     ('weight_decay', 0.0, float, 'factor of the parameters that is added to the gradient', number()),
     ('seed', 0, int, 'seed of the initial weights, the partition and the mini-batches', integer(0, bits=32)),
-    (
-      'init_epochs',
-      0.0,
-      float,
-      'epochs of plain SGD by one worker before the run, for a common start',
-      number(most=1e6),
-    ),
+    ('init_epochs', 0.0, float, 'epochs of plain SGD by one worker before the run', number(most=1e6)),
     ('init_loss', None, float, 'stops the initial SGD at this training loss', number(positive=True)),
     ('x64', False, bool, 'compute in float64'),
   ),
@@ -110,35 +107,39 @@ FIELDS = (
       one_of('vrl_jax.algorithms:ALGORITHMS', dotted='my_module:half_average'),
     ),
     ('workers', 8, int, 'N, the number of workers', integer(1, bits=12)),
-    (
-      'period',
-      None,
-      object,
-      'k, local steps per communication; "auto" follows theory',
-      integer(1, otherwise='auto'),
-      ('s_sgd',),
-    ),
-    ('first_period', None, int, 'length of the first period; 1 makes VRL-SGD into VRL-SGD-W', integer(1), ('s_sgd',)),
+    ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
+    ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
+  ),
+  *_rows(
+    Role.METHOD,
+    ('period', None, object, 'k, local steps per communication; "auto" follows theory', integer(1, otherwise='auto')),
+    ('first_period', None, int, 'length of the first period; 1 makes VRL-SGD into VRL-SGD-W', integer(1)),
     (
       'period_stages',
       (),
       tuple,
       '(step, period) pairs: a new period from a step on',
       checked_by('vrl_jax.engine.periods:check_stages'),
-      ('s_sgd',),
     ),
-    ('max_period', None, int, 'the period doubles as the loss falls, up to this', integer(1), ('s_sgd',)),
-    ('fragments', 1, int, 'pieces in which the model is sent, at different times of the period', integer(1, bits=16)),
-    ('delay', 0, int, 'local steps that a transfer may take, while the workers go on', integer(0, bits=16)),
+    ('max_period', None, int, 'maximum of a period that doubles as the loss falls', integer(1)),
+    ignored_by=('s_sgd',),
+  ),
+  *_rows(
+    Role.METHOD,
+    ('fragments', 1, int, 'number of parts in which the model is sent, spread over the period', integer(1, bits=16)),
+    ('delay', 0, int, 'number of local steps that overlap with a transfer', integer(0, bits=16)),
     (
       'bits',
       32,
       int,
-      'bits per number that is sent: 8 or 4, or 32 for the floats themselves',
-      one_of_numbers(4, 8, 32),
+      'bits per parameter that is sent: 16 for bfloat16, 8 or 4 for integers; 32 sends the floats themselves',
+      one_of_numbers(4, 8, 16, 32),
     ),
-    ('epochs', None, float, 'length of the run in epochs; or give steps', number(positive=True, most=1e9)),
-    ('steps', None, int, 'length of the run in local steps; or give epochs', integer(1, bits=31)),
+    ignored_by=('s_sgd',),
+    of_algorithm=True,
+  ),
+  *_rows(
+    Role.METHOD,
     (
       'optimizer',
       'sgd',
@@ -154,18 +155,15 @@ FIELDS = (
       'schedule of the learning rate',
       one_of('vrl_jax.config.optimizers:SCHEDULES', dotted='optax.exponential_decay or my_module:make_schedule'),
     ),
-    (
-      'schedule_kwargs',
-      None,
-      object,
-      'keyword arguments of a schedule with a dotted path, a dict; the values "learning_rate" and "steps" stand for '
-      'those of the run',
-      mapping,
-    ),
+    ('schedule_kwargs', None, object, 'likewise of a schedule; "learning_rate", "steps": those of the run', mapping),
     ('warmup_steps', 0, int, 'steps in which the learning rate rises linearly from 0', integer(0, bits=31)),
     ('momentum', 0.0, float, 'momentum of SGD', number(below=1)),
     ('nesterov', False, bool, "Nesterov's form of momentum"),
     ('clip_norm', None, float, "clips each worker's gradient to this norm", number(positive=True)),
+    of_algorithm=True,
+  ),
+  *_rows(
+    Role.METHOD,
     (
       'compute_dtype',
       None,
@@ -182,13 +180,7 @@ FIELDS = (
     ),
     ('batch_stats', None, str, 'batch-norm statistics', one_of('vrl_jax.engine.batch_stats:POLICIES')),
     ('partition', 'by_class', str, 'how the examples are divided', one_of('vrl_jax.data.partition:PARTITIONS')),
-    (
-      'dirichlet_alpha',
-      0.5,
-      float,
-      'concentration of partition=dirichlet and dirichlet_unequal',
-      number(positive=True),
-    ),
+    ('dirichlet_alpha', 0.5, float, 'concentration of partition=dirichlet, dirichlet_unequal', number(positive=True)),
     ('similarity_percent', 10.0, float, 'identically distributed share in partition=similarity', number(most=100)),
   ),
   *_rows(
@@ -221,7 +213,7 @@ FIELDS = (
   ),
   *_rows(
     Role.BOOKKEEPING,
-    ('data_dir', None, str, 'directory of the data set; default: that of TFDS'),
+    ('data_dir', None, str, "directory of the data set; default: TFDS' data directory"),
     ('checkpoint_every', 0, int, 'rounds between checkpoints; 0: by time alone', integer(0, bits=31)),
     ('checkpoint_minutes', 5.0, float, 'minutes between checkpoints; 0: by rounds alone', number()),
     (
@@ -247,6 +239,7 @@ FIELDS = (
 
 _REMOVED = {'unroll': Role.EXECUTION}  # fields of earlier versions, which stored configs still have
 _ROLES = {field.name: field.role for field in FIELDS} | _REMOVED
+_DEFAULTS = {field.name: list(field.default) if field.kind is tuple else field.default for field in FIELDS}
 
 
 def role_of(name: str) -> Role:
@@ -256,6 +249,15 @@ def role_of(name: str) -> Role:
   ('METHOD', 'PROBLEM')
   """
   return _ROLES.get(name, Role.PROBLEM)
+
+
+def stored_value(stored: Mapping[str, Any], name: str) -> Any:
+  """The value of a field in a config.json; its default if the field was added to the table later.
+
+  >>> stored_value({'period': 5}, 'period'), stored_value({'period': 5}, 'bits')
+  (5, 32)
+  """
+  return stored.get(name, _DEFAULTS.get(name))
 
 
 def is_compared(name: str) -> bool:

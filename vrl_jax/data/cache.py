@@ -1,6 +1,6 @@
 """A cache of decoded arrays on disk, so that slow sources are decoded once.
 
-It is in `vrl_jax.storage.cache_dir()` and can be deleted at any time. An entry is named after the paths of its sources
+It is in `vrl_jax.system.storage.cache_dir()` and can be deleted at any time. An entry is named after the paths of its sources
 and the settings. It is valid as long as the sizes and modification times of the sources stay the same; the entry of a
 changed source replaces the old one.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from vrl_jax.data.sources.npz import read_npz
 from vrl_jax.errors import DataError
-from vrl_jax.storage import atomic_path, cache_dir, remove_abandoned, sha256
+from vrl_jax.system.storage import atomic_path, cache_dir, remove_abandoned, sha256
 
 _FORMAT = 1  # to be raised when the meaning of the stored arrays changes
 _FINGERPRINT = 'fingerprint'

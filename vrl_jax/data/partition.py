@@ -3,8 +3,8 @@
 Every worker takes the same number of steps in every round, with batches of the same size: unequal numbers of steps break
 VRL-SGD. Most partitions make shards of the same size; the n mod N examples that are left over are dropped and counted in
 `Partition.dropped`. The partitions in `UNEQUAL` drop nothing, and their shards differ in size: a worker with a small shard
-goes through it more often. All algorithms then minimise the mean over the workers of the mean loss over each shard, in
-which every worker counts the same: `Partition.example_weights`.
+goes through it more often. All algorithms then minimise the mean over the workers of the mean loss of each shard, so an
+example of a small shard has a larger weight: `Partition.example_weights`.
 `PARTITIONS[name](labels, workers, seed=..., **options)` makes a partition; the labels are integers [n].
 """
 
@@ -78,7 +78,7 @@ def identical(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
 def by_class(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
   """Sorts by label (stably) and cuts into equal blocks: the paper's non-identical case.
 
-  It is not random; the examples dropped are the last of the highest class.
+  It is deterministic; the last examples of the highest class are dropped.
 
   Example:
 
@@ -159,9 +159,10 @@ def similarity(labels: np.ndarray, workers: int, *, percent: float = 10.0, seed:
 
 
 def by_label(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
-  """Gives every worker whole classes: worker i has those of number i, i + N, …, so shards are as large as their classes.
+  """Assigns classes to workers: worker i gets all examples of the classes i, i + N, …, so shards differ in size.
 
-  It is not random, and drops nothing. If the labels are numbers of workers, it divides the examples as they say.
+  It is deterministic and drops no example. With worker indices as labels, every worker gets the examples labelled with its
+  index.
 
   >>> by_label(np.array([1, 0, 2, 0, 0]), workers=2).shards
   (array([1, 2, 3, 4]), array([0]))
@@ -176,7 +177,7 @@ def by_label(labels: np.ndarray, workers: int, *, seed: int = 0) -> Partition:
 def dirichlet_unequal(
   labels: np.ndarray, workers: int, *, alpha: float = 0.5, least: int = 1, seed: int = 0
 ) -> Partition:
-  """Divides each class among the workers in proportions drawn from a Dirichlet distribution; it drops nothing.
+  """Divides each class among the workers in proportions drawn from a Dirichlet distribution; drops no example.
 
   After Yurochkin et al. (2019, arXiv:1905.12022). The shards differ in size as well as in their classes. They are drawn
   again until each has `least` examples.
@@ -184,7 +185,7 @@ def dirichlet_unequal(
   Args:
     labels: integers [n].
     workers: the number of workers.
-    alpha: the concentration, > 0. Near 0 a class is at few workers; a large value makes all shards alike.
+    alpha: the concentration, > 0. Near 0 few workers have examples of a class; a large value makes all shards alike.
     least: the smallest number of examples of a worker.
     seed: the seed of the draws.
 
@@ -204,7 +205,7 @@ def dirichlet_unequal(
       parts = [np.split(pool, np.cumsum(count)[:-1]) for pool, count in zip(pools, counts)]
       return _unequal([np.concatenate(shard) for shard in zip(*parts)])
   raise UserError(
-    f'partition dirichlet_unequal: in {_DRAWS} draws with alpha={alpha:g}, a worker had less than {max(1, least)} of '
+    f'partition dirichlet_unequal: in {_DRAWS} draws with alpha={alpha:g}, a worker had fewer than {max(1, least)} of '
     f'{len(labels)} examples: choose a larger alpha, fewer workers or a smaller batch_size'
   )
 

@@ -2,8 +2,8 @@
 
 It is a pure function of (seed, step), so a run can be resumed from the step alone. In every epoch each worker goes
 through a new permutation of its examples in full batches. An incomplete last batch is dropped (its examples differ from
-epoch to epoch), so every worker takes the same number of steps. If shards differ in size, each worker has epochs of its
-own length.
+epoch to epoch), so every worker takes the same number of steps. If shards differ in size, so does the
+length of the workers' epochs.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class IndexStream:
 
   @property
   def steps_per_epoch(self) -> int:
-    """The number of full batches that each worker has in an epoch; if shards differ in size, in one of the mean size."""
+    """The number of full batches in an epoch of one worker; if shards differ in size, in a shard of the mean size."""
     return self.partition.shard_size // self.batch_size
 
   def indices(self, step: int, count: int, workers: Sequence[int] | None = None) -> np.ndarray:

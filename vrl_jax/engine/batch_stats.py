@@ -4,7 +4,7 @@ In training, activations are normalised by the statistics of the mini-batch; the
 Workers with different data have different running statistics.
 
 - 'average': averaged at every communication, and sent with the model.
-- 'local': each worker keeps its own, and nothing is sent. The consensus model gets the pooled moments of all workers'
+- 'local': each worker keeps its statistics, and nothing is sent. The consensus model gets the pooled moments of all workers'
   data: the mean of the means, and the mean of the variances plus the variance of the means. (Their plain mean would
   equal that of 'average', because running averages are linear.)
 - 'sync': every step normalises by the statistics of all workers' mini-batches, so the running statistics are equal

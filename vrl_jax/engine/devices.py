@@ -6,7 +6,7 @@ from vrl_jax.cluster import processes
 from vrl_jax.cpu.thread_pool import backend_started, guard_against_deadlock
 from vrl_jax.cpu.virtual_devices import default_cpu_devices
 from vrl_jax.errors import UserError
-from vrl_jax.storage import cache_dir
+from vrl_jax.system.storage import cache_dir
 
 
 def prepare_devices(

@@ -17,9 +17,10 @@ import numpy as np
 
 from vrl_jax.algorithms.core.algorithm import Algorithm
 from vrl_jax.engine.feed import Supply
+from vrl_jax.engine.overlap import OverlappedRounds, can_overlap
 from vrl_jax.engine.placement import Placement
 from vrl_jax.engine.program import Program
-from vrl_jax.engine.programs import make_programs
+from vrl_jax.engine.programs import local_steps, make_programs
 from vrl_jax.engine.state import Model, WorkerState
 
 
@@ -51,6 +52,7 @@ class Engine:
     workers_at_once: int | None = None,
     tile_bytes: int | None = None,
     batch_stats: str | None = None,
+    overlap: bool | None = None,
   ):
     """Keeps its arguments; nothing is traced or compiled.
 
@@ -59,12 +61,14 @@ class Engine:
       loss: `(params, frozen, batch, rng) -> scalar`, the mean over one worker's mini-batch; with batch statistics
         `-> (scalar, new statistics)`, and the current ones are `frozen['batch_stats']`.
       placement: the workers and their devices.
-      supply: where mini-batches come from.
+      supply: the source of the mini-batches.
       seed: of the `rng` that `loss` receives, which differs between workers and steps.
       workers_at_once: the number of workers of a device that compute their gradients together; None chooses, see
         `vrl_jax.cpu.worker_order`.
       tile_bytes: the size of tiles of large matrices, see `vrl_jax.cpu.tiled_updates`; None chooses.
       batch_stats: one of `vrl_jax.engine.batch_stats.POLICIES`, for a model that has statistics.
+      overlap: whether delayed transfers are programs of their own, see `vrl_jax.engine.overlap`; None chooses them for
+        several processes on CPUs.
     """
     self.placement = placement
     self.compile_seconds = 0.0
@@ -77,11 +81,26 @@ class Engine:
       'tile_bytes': tile_bytes,
       'batch_stats': batch_stats,
     }
+    self._overlap = overlap
     self._compiled: dict[tuple[Any, ...], jax.stages.Compiled] = {}
 
   @functools.cached_property
   def _programs(self) -> dict[str, Program]:
     return make_programs(self._algorithm, self._loss, self.placement, self._supply.fetch, **self._options)
+
+  @functools.cached_property
+  def _overlapped_rounds(self) -> OverlappedRounds:
+    _, period = local_steps(self._algorithm, self._loss, self.placement, self._supply.fetch, **self._options)
+    return OverlappedRounds(
+      self._algorithm, period, self.placement, self._compiled_once, batch_stats=self._options['batch_stats']
+    )
+
+  def _overlaps(self, items: Any) -> bool:
+    placement = self.placement
+    wanted = placement.platform == 'cpu' and not placement.is_local if self._overlap is None else self._overlap
+    # An island has a collective in every local step, and so have shared batch statistics.
+    in_steps = placement.devices_per_island > 1 or self._options['batch_stats'] == 'sync'
+    return wanted and not in_steps and can_overlap(self._algorithm, jax.tree.leaves(items)[0].shape[3])
 
   def init(self, params: Any, batch_stats: Any = ()) -> WorkerState:
     """The initial state: every worker has `params` and `batch_stats`, trees without worker axes."""
@@ -107,11 +126,13 @@ class Engine:
     return jax.vmap(worker, in_axes=None, axis_size=self.placement.workers_per_device)
 
   def run(self, state: WorkerState, items: Any, rounds: int) -> tuple[WorkerState, jax.Array]:
-    """Runs the first `rounds` rounds of `items` in one dispatch; the only collectives are the algorithm's.
+    """Runs the first `rounds` rounds of `items`, mostly in one dispatch; the only collectives are the algorithm's.
 
     Returns:
       The new state, and a small array to call `block_until_ready` on, as the state will be donated.
     """
+    if self._overlaps(items):
+      return self._overlapped_rounds.run(state, self._supply.data, self._supply.frozen, items, rounds)
     return self._dispatch('run', state, items, self.placement.replicate(np.int32(rounds)))
 
   def measure(self, state: WorkerState, items: Any) -> tuple[WorkerState, dict[str, jax.Array]]:
@@ -141,9 +162,12 @@ class Engine:
   def compile(self, program: str, state: WorkerState, items: Any, *more: Any) -> jax.stages.Compiled:
     """The compiled program for these shapes; compiles it the first time and adds the time to `compile_seconds`."""
     key = (program, *(x.shape for x in jax.tree.leaves(items)))
+    return self._compiled_once(key, lambda: self.lower(program, state, items, *more))
+
+  def _compiled_once(self, key: tuple[Any, ...], lower: Callable[[], jax.stages.Lowered]) -> jax.stages.Compiled:
     if key not in self._compiled:
       start = time.perf_counter()
-      self._compiled[key] = self.lower(program, state, items, *more).compile()
+      self._compiled[key] = lower().compile()
       self.compile_seconds += time.perf_counter() - start
     return self._compiled[key]
 

@@ -1,4 +1,4 @@
-"""How examples reach the workers: data that fits stays on the devices and only indices are sent; other data is sent."""
+"""Feeding: data that fits stays on the devices and only indices are sent; otherwise the host sends mini-batches."""
 
 import itertools
 import os
@@ -19,7 +19,7 @@ _FRACTION_OF_MEMORY = 0.5
 
 
 class Supply(NamedTuple):
-  """Where mini-batches come from.
+  """The source of the mini-batches.
 
   Attributes:
     data: the data that stay on the devices, [D, ...]; the workers of a device share them.
@@ -56,7 +56,7 @@ class Feed:
   """
 
   def __init__(self, data: Any, stream: IndexStream, placement: Placement, *, frozen: Any = (), where: str = 'auto'):
-    """Puts the data in their place.
+    """Copies the data to the devices, unless the host keeps them.
 
     Args:
       data: a tree of NumPy arrays [examples, ...].

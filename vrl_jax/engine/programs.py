@@ -53,19 +53,13 @@ def make_programs(
   >>> state.params.tolist()  # 0.5 and 1.5, averaged
   [[1.0, 1.0]]
   """
-  gradient = jax.value_and_grad(loss if batch_stats else _without_stats(loss), has_aux=True)
-  # The order of workers and tiles are for a CPU device that computes alone.
-  platform = placement.platform if placement.devices_per_island == 1 else 'several devices'
-  if batch_stats != 'sync':  # whose gradient needs all workers at the same time
-    gradient = group_workers(gradient, platform, workers_at_once)
-  step = _local_step(algorithm, gradient, fetch, seed, placement)
-  new_state = lambda *args: step(*args)[0]
-  period = serialize_workers(
-    _scanned(new_state),
-    platform,
-    workers_at_once,
-    single_worker_period=_scanned(tile_updates(new_state, tile_bytes)),
-  )
+  options: dict[str, Any] = {
+    'seed': seed,
+    'workers_at_once': workers_at_once,
+    'tile_bytes': tile_bytes,
+    'batch_stats': batch_stats,
+  }
+  step, period = local_steps(algorithm, loss, placement, fetch, **options)
   parts, consensus = _parts(algorithm, batch_stats), make_consensus(algorithm, batch_stats)
 
   def mapped(worker, *in_axes, lead=1):
@@ -84,6 +78,48 @@ def make_programs(
     'trace': mapped(_trace(algorithm, step, parts, consensus), 0, None, None, 0, lead=2),  # workers, steps
     'consensus': placement.pmap(lambda *state: placement.constrain(one_model(*state))),
   }
+
+
+def local_steps(
+  algorithm: Algorithm,
+  loss: Callable[..., Any],
+  placement: Placement,
+  fetch: Callable[[Any, Any], Any],
+  *,
+  seed: int = 0,
+  workers_at_once: int | None = None,
+  tile_bytes: int | None = None,
+  batch_stats: str | None = None,
+) -> tuple[Callable[..., Any], Callable[..., WorkerState]]:
+  """The local steps of one worker; see `make_programs` for the arguments.
+
+  Returns:
+    `(state, data, frozen, worker, item) -> (state, v_i)`, one step of worker i and its direction; and
+    `(state, data, frozen, worker, items) -> state`, a step for each of the items.
+
+  >>> import vrl_jax
+  >>> from vrl_jax.engine.placement import place_workers
+  >>> algorithm = vrl_jax.local_sgd(optax.sgd(0.5), axis_name=AXES)
+  >>> loss = lambda x, frozen, target, rng: (x - target) ** 2 / 2
+  >>> step, period = local_steps(algorithm, loss, place_workers(workers=1, devices=1), lambda data, item: item)
+  >>> state = WorkerState(jnp.zeros(()), algorithm.transform.init(jnp.zeros(())), jnp.zeros((), int), jnp.zeros(()))
+  >>> period(state, None, (), 0, jnp.array([1.0, 1.0])).params.item()
+  0.75
+  """
+  gradient = jax.value_and_grad(loss if batch_stats else _without_stats(loss), has_aux=True)
+  # The order of workers and tiles are for a CPU device that computes alone.
+  platform = placement.platform if placement.devices_per_island == 1 else 'several devices'
+  if batch_stats != 'sync':  # whose gradient needs all workers at the same time
+    gradient = group_workers(gradient, platform, workers_at_once)
+  step = _local_step(algorithm, gradient, fetch, seed, placement)
+  new_state = lambda *args: step(*args)[0]
+  period = serialize_workers(
+    _scanned(new_state),
+    platform,
+    workers_at_once,
+    single_worker_period=_scanned(tile_updates(new_state, tile_bytes)),
+  )
+  return step, period
 
 
 def _without_stats(loss):

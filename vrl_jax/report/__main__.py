@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 from vrl_jax import errors, report
-from vrl_jax.streams import prepare_streams
+from vrl_jax.system.streams import prepare_streams
 
 
 class _Parser(argparse.ArgumentParser):

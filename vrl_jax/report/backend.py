@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 
-from vrl_jax.extras import require_extra
+from vrl_jax.errors import require_extra
 
 
 def import_matplotlib() -> None:

@@ -17,6 +17,7 @@ from vrl_jax.report.heatmap import draw_map
 from vrl_jax.report.panel import Panel, draw_panel, y_limits
 from vrl_jax.report.records import Run, Sweep, flat_runs
 from vrl_jax.report.reference import Reference, fitting
+from vrl_jax.system.storage import expand_home
 
 _MAX_COLUMNS = 4
 
@@ -50,7 +51,7 @@ def comparison_figure(
   ...   [path.name for path in comparison_figure(runs, folder, {'name': 'loss', 'y': 'train_loss', 'x': 'epoch'})]
   ['loss.png', 'loss.svg']
   """
-  path = pathlib.Path(path)
+  path = expand_home(path, 'path')
   jobs = []
   for figure in specs.figures(runs, spec):
     # A grid of panels has one x axis: each further one is another figure.

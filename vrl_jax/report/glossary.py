@@ -42,7 +42,7 @@ COLUMNS = {
 
 
 def about(key: str) -> str | None:
-  """What a metric or an axis means; None for those of a user's own.
+  """The explanation of a metric or an axis; None if it is user-defined.
 
   >>> about('communications'), about('my_metric')
   ('How often the workers have averaged.', None)

@@ -92,10 +92,10 @@ def printable(text: str) -> str:
 def format_value(value: object) -> str:
   """A config value without quotes and trailing zeros.
 
-  >>> format_value(0.010), format_value((1, 2.50)), format_value(None)
-  ('0.01', '1, 2.5', 'none')
+  >>> format_value(0.010), format_value((1, 2.50)), format_value(None), format_value(())
+  ('0.01', '1, 2.5', 'none', 'none')
   """
-  if value is None:
+  if value is None or value in ((), []):
     return 'none'
   if isinstance(value, float):
     return f'{value:g}'

@@ -17,6 +17,7 @@ from vrl_jax.report.records import Sweep
 from vrl_jax.report.reference import Reference, read_reference
 from vrl_jax.report.runs import read_any
 from vrl_jax.report.tables import comparison_table
+from vrl_jax.system.storage import expand_home
 
 
 def write_report(
@@ -51,7 +52,7 @@ def write_report(
   {'report': 'report.html', 'loss': 'loss.png'}
   """
   folders = [folder] if isinstance(folder, (str, os.PathLike)) else list(folder)
-  output = pathlib.Path(output or (folders[0] if len(folders) == 1 else 'report'))
+  output = expand_home(output or (folders[0] if len(folders) == 1 else 'report'), 'output')
   sweep = sweep or read_any(folders, skip_unreadable=True)
   references = [one if isinstance(one, Reference) else read_reference(one) for one in reference]
   sweep, problems = _drawable(sweep)

@@ -7,7 +7,6 @@ A header is allowed. The file name gives the algorithm and the partition: `non_i
 import csv
 import math
 import os
-import pathlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from vrl_jax import errors
 from vrl_jax.report import names
 from vrl_jax.report.records import Run
+from vrl_jax.system.storage import expand_home
 
 _COLUMNS = ('train_loss', 'train_accuracy', 'test_loss', 'test_accuracy')
 
@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 def read_reference(path: str | os.PathLike) -> Reference:
   """Reads a CSV file of published curves.
 
-  >>> import tempfile
+  >>> import pathlib, tempfile
   >>> with tempfile.TemporaryDirectory() as folder:
   ...   path = pathlib.Path(folder, 'non_identical_vrl_sgd.csv')
   ...   _ = path.write_text('2.3,11.2,2.3,11.4\\n0.4,88.0,0.5,87.1\\n')
@@ -52,7 +52,7 @@ def read_reference(path: str | os.PathLike) -> Reference:
   >>> reference.label, reference.identical, reference.columns['test_accuracy']
   ('VRL-SGD (published)', False, array([11.4, 87.1]))
   """
-  path = pathlib.Path(path)
+  path = expand_home(path, 'reference')
   rows = []
   try:
     with path.open(newline='', encoding='utf-8') as file:

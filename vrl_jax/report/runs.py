@@ -17,6 +17,7 @@ from vrl_jax import errors
 from vrl_jax.report import json_files
 from vrl_jax.report.names import printable
 from vrl_jax.report.records import Run, Sweep
+from vrl_jax.system.storage import expand_home
 
 _T = TypeVar('_T')
 
@@ -43,7 +44,7 @@ def read_run(folder: str | os.PathLike, name: str | None = None, overrides: Mapp
   >>> run.name, run.status, run.final('train_loss')
   ('mine', 'unfinished', 0.5)
   """
-  folder = pathlib.Path(folder)
+  folder = expand_home(folder, 'folder')
   config = _flatten(overrides or {}) | _flatten(json_files.read_object(folder / 'config.json'))
   summary, partition = folder / 'summary.json', folder / 'partition.json'
   return Run(
@@ -78,7 +79,7 @@ def read_sweep(folder: str | os.PathLike, skip_unreadable: bool = False) -> Swee
   ...   [run.algorithm for run in read_sweep(folder).runs]
   ['s_sgd', 'vrl_sgd']
   """
-  folder = pathlib.Path(folder)
+  folder = expand_home(folder, 'folder')
   if not os.path.isdir(folder):
     raise errors.DataError(f'{folder}: no such directory')
   path = folder / 'sweep.json'
@@ -163,7 +164,7 @@ def read_any(paths: str | os.PathLike | Iterable[str | os.PathLike], skip_unread
   >>> sweep.title, [run.name for run in sweep.runs]
   ('mine, yours', ['mine', 'yours'])
   """
-  folders = [pathlib.Path(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+  folders = [expand_home(path, 'folder') for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
   if not folders:
     raise errors.UserError('no run or sweep directory was given')
   parts, unreadable = _collect(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vrl_jax.config.algorithms import algorithm_options
-from vrl_jax.config.table import ignored_fields, is_compared
+from vrl_jax.config.table import ignored_fields, is_compared, stored_value
 from vrl_jax.report import names
 from vrl_jax.report.records import Run
 
@@ -92,7 +92,7 @@ def differing_fields(runs: Iterable[Run], ignore: Iterable[str] = ()) -> list[st
   fields = dict.fromkeys(
     field for run in runs for field in run.config if is_compared(field.split('.')[0]) and field not in ignored
   )
-  return [field for field in fields if len({key(run.config.get(field)) for run in runs}) > 1]
+  return [field for field in fields if len({key(stored_value(run.config, field)) for run in runs}) > 1]
 
 
 def facets(runs: Sequence[Run]) -> list[str]:
@@ -178,7 +178,11 @@ def group_seeds(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
   """
   groups: dict[tuple[str, int], list[Run]] = {}
   for run in runs:
-    settings = {field: value for field, value in run.config.items() if is_compared(field) and field != 'seed'}
+    settings = {
+      field: value
+      for field, value in run.config.items()
+      if is_compared(field) and field != 'seed' and value != stored_value({}, field)
+    }
     copies = 0
     # A second run with the same seed is a repetition, shown as a line beside the first and not as one more seed.
     while any(_seed(run) == _seed(other) for other in groups.get((key(settings), copies), ())):

@@ -6,7 +6,7 @@ grey print.
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 
 if TYPE_CHECKING:  # matplotlib 3.11
   from matplotlib.typing import RcKeyType

@@ -75,7 +75,7 @@ def comparison_table(runs: Sweep | Run | Iterable[Run], format: str = 'text', wi
 
   Columns that no run has are omitted. Runs that differ only in the seed share a row, with mean ± standard deviation.
   The first column has the labels of the figures' legends; fields that split the sweep into several comparisons have
-  columns of their own.
+  separate columns.
   `× S-SGD` is the final train loss divided by that of the S-SGD run with the same other settings.
 
   Args:

@@ -1,4 +1,4 @@
-"""The tasks, one module each, and what a task of your own is made of.
+"""The tasks, one module each, and the functions and types for tasks outside the package.
 
 A module outside the package that defines `make_task(config)`, and optionally `FIELDS`, is named by a dotted path:
 `config.task = 'my_module:make_task'`.
@@ -7,7 +7,7 @@ A module outside the package that defines `make_task(config)`, and optionally `F
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vrl_jax.extras import require_extra
+from vrl_jax.errors import require_extra
 
 if TYPE_CHECKING:
   from vrl_jax.config.checks import finite, integer, number, one_of

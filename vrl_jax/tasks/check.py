@@ -1,4 +1,4 @@
-"""The check on tasks from outside the package: their data, loss and metrics have the shapes that the loop needs."""
+"""Checks tasks from outside the package: the shapes of their data, loss and metrics."""
 
 from typing import Any
 

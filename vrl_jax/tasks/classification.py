@@ -11,6 +11,8 @@ from vrl_jax.errors import UserError
 from vrl_jax.tasks.supervised import require_fields, supervised_task
 from vrl_jax.tasks.task import Task
 
+_CLASS_BITS = 20  # the classes are counted and listed
+
 
 def classification_task(
   model: Any,
@@ -73,4 +75,8 @@ def _largest_label(label, what):
     raise UserError(f"{what}['label'] is {label.dtype} {list(label.shape)}, must be integers [n]")
   if len(label) and label.min() < 0:
     raise UserError(f"{what}['label'] has the negative label {label.min()}, must be from 0")
+  if len(label) and label.max() >= 2**_CLASS_BITS:
+    raise UserError(
+      f"{what}['label'] has the label {label.max()}, must be less than 2^{_CLASS_BITS}: number the classes"
+    )
   return int(label.max()) if len(label) else 0

@@ -8,6 +8,7 @@ from vrl_jax.errors import UserError
 from vrl_jax.tasks.classification import classification_task
 from vrl_jax.tasks.loss import loss_task
 from vrl_jax.tasks.regression import regression_task
+from vrl_jax.tasks.supervised import numbers
 from vrl_jax.tasks.task import Task
 
 
@@ -70,10 +71,8 @@ def _named(data, what, as_target=None):
   if not isinstance(data, tuple | list) or len(data) != 2:
     kind = f'{len(data)} items' if isinstance(data, tuple | list) else f'a {type(data).__name__}'
     raise UserError(f"{what} is {kind}, must be a pair (x, y), or a dict with 'input' and 'label' or 'target'")
-  x, y = map(np.asarray, data)
+  x, y = (numbers(array, f'{what}: {name}') for array, name in zip(data, 'xy', strict=True))
   y = y.astype(np.int32) if y.dtype == bool else y
-  if not np.issubdtype(y.dtype, np.number):
-    raise UserError(f'{what}: y is {y.dtype} {list(y.shape)}, must be numbers')
   if as_target is None:
     as_target = y.ndim != 1 or not np.issubdtype(y.dtype, np.integer)
   return {'input': x, 'target' if as_target else 'label': y}

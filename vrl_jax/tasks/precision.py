@@ -1,4 +1,4 @@
-"""The precision in which a task's loss is computed, apart from that of the parameters."""
+"""Mixed precision: the loss in another dtype or matmul precision than the parameters."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from vrl_jax.tasks.task import Task
 
 
 def with_precision(task: Task, compute_dtype: str | None = None, matmul_precision: str | None = None) -> Task:
-  """The task with another precision of its computations.
+  """Returns the task with its loss computed in another precision.
 
   The parameters are cast inside the loss, so the gradients, Δ, the optimizer's state and the parameters themselves, to
   which the updates add up, keep their dtype. The running statistics of batch normalisation keep theirs too.

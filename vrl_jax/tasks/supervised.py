@@ -1,4 +1,4 @@
-"""What classification and regression have in common: a model, a loss per example, and data with an input."""
+"""Supervised tasks: the part that classification and regression share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -122,4 +122,25 @@ def require_fields(data: Any, names: Sequence[str], what: str) -> dict[str, np.n
   for name in names:
     if name not in data:
       raise UserError(f'{what} has no {name!r}, only {", ".join(map(repr, data))}')
-  return jax.tree.map(np.asarray, data, is_leaf=lambda x: not isinstance(x, dict))
+  return jax.tree_util.tree_map_with_path(
+    lambda path, x: numbers(x, f'{what}{jax.tree_util.keystr(path)}'), data, is_leaf=lambda x: not isinstance(x, dict)
+  )
+
+
+def numbers(data: Any, what: str) -> np.ndarray:
+  """The data as a NumPy array; raises UserError unless they are numbers.
+
+  >>> numbers([[1, 2], [3, 4]], 'x').shape
+  (2, 2)
+  >>> numbers([[1, 2], [3]], 'x')
+  Traceback (most recent call last):
+    ...
+  vrl_jax.errors.UserError: x is object [2], must be numbers
+  """
+  try:
+    array = np.asarray(data)
+  except ValueError:  # the rows have unequal lengths
+    array = np.empty(len(data), object)
+  if array.dtype.kind in 'OSUMm':
+    raise UserError(f'{what} is {array.dtype} {list(array.shape)}, must be numbers')
+  return array

@@ -128,7 +128,7 @@ def _find(task):
     if not callable(function):
       raise UserError(f'task={task!r} is a {type(function).__name__}, must be a function of the config')
     fields = getattr(sys.modules[module_of(task)], 'FIELDS', ())
-    _check_own_fields(task, fields)
+    _check_fields(task, fields)
     return function, tuple(fields)
   if task not in task_names():
     raise UserError(f'task={task!r}, must be one of {", ".join(task_names())}, or my_module:make_task')
@@ -136,7 +136,7 @@ def _find(task):
   return module.make_task, getattr(module, 'FIELDS', ())
 
 
-def _check_own_fields(task, fields):
+def _check_fields(task, fields):
   if not isinstance(fields, tuple | list) or not all(isinstance(field, Field) for field in fields):
     raise UserError(f'task={task!r}: FIELDS must be a tuple of vrl_jax.tasks.Field')
   taken = {field.name for field in common_fields()}.intersection(field.name for field in fields)

@@ -3,6 +3,7 @@
 import argparse
 import functools
 import math
+import pathlib
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,10 @@ from typing import Any, NoReturn
 
 from vrl_jax.cli.ending import one_line
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.streams import prepare_streams
+from vrl_jax.system.storage import expand_home
+from vrl_jax.system.streams import prepare_streams
+
+_INT_LIMIT, _FLOAT_LIMIT = 1e18, 1e100  # with larger numbers, the formulas of the tools overflow
 
 Main = Callable[[Sequence[str] | None], int]
 
@@ -59,13 +63,25 @@ class ArgumentParser(argparse.ArgumentParser):
     self.exit(2, f'error: {message} (see {self.prog} --help)\n')
 
 
+def expanded_path(text: str) -> pathlib.Path:
+  """A path; `~` is expanded, which shells do not do in `--output=~/a`.
+
+  >>> expanded_path('~/runs') == pathlib.Path.home() / 'runs'
+  True
+  """
+  try:
+    return expand_home(text, 'path')
+  except UserError as error:
+    raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def positive_int(text: str) -> int:
   """An integer of at least 1; also in the form 1e6.
 
   >>> positive_int('8'), positive_int('1e6')
   (8, 1000000)
   """
-  return int(_number(text, lambda value: value >= 1 and value == int(value), 'an integer of at least 1'))
+  return _integer(text, 1)
 
 
 def nonnegative_int(text: str) -> int:
@@ -74,7 +90,7 @@ def nonnegative_int(text: str) -> int:
   >>> nonnegative_int('0')
   0
   """
-  return int(_number(text, lambda value: value >= 0 and value == int(value), 'an integer of at least 0'))
+  return _integer(text, 0)
 
 
 def positive_float(text: str) -> float:
@@ -87,7 +103,7 @@ def positive_float(text: str) -> float:
     ...
   argparse.ArgumentTypeError: '-1', must be a number greater than 0
   """
-  return _number(text, lambda value: value > 0, 'a number greater than 0')
+  return _float(text, lambda value: value > 0, 'a number greater than 0')
 
 
 def nonnegative_float(text: str) -> float:
@@ -96,14 +112,28 @@ def nonnegative_float(text: str) -> float:
   >>> nonnegative_float('0')
   0.0
   """
-  return _number(text, lambda value: value >= 0, 'a number of at least 0')
+  return _float(text, lambda value: value >= 0, 'a number of at least 0')
 
 
-def _number(text: str, is_valid: Callable[[float], bool], requirement: str) -> float:
-  try:
-    value = float(text)
-  except ValueError:
-    value = math.nan
-  if not (math.isfinite(value) and is_valid(value)):
+def _integer(text: str, least: int) -> int:
+  value = _number(text)
+  if not least <= value < _INT_LIMIT or value != int(value):
+    limit = f' and less than {_INT_LIMIT:g}' if value >= _INT_LIMIT else ''
+    raise argparse.ArgumentTypeError(f'{text!r}, must be an integer of at least {least}{limit}')
+  return int(value)
+
+
+def _float(text: str, is_valid: Callable[[float], bool], requirement: str) -> float:
+  value = _number(text)
+  if not is_valid(value):
     raise argparse.ArgumentTypeError(f'{text!r}, must be {requirement}')
+  if value and not 1 / _FLOAT_LIMIT < value < _FLOAT_LIMIT:
+    raise argparse.ArgumentTypeError(f'{text!r}, must be between {1 / _FLOAT_LIMIT:g} and {_FLOAT_LIMIT:g}')
   return value
+
+
+def _number(text: str) -> float:
+  try:
+    return float(text)
+  except ValueError:
+    return math.nan

@@ -12,11 +12,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 from absl import logging
 
 from vrl_jax.errors import DataError
 from vrl_jax.report.names import format_bytes
-from vrl_jax.tools.arguments import ArgumentParser, reports_errors
+from vrl_jax.tools.arguments import ArgumentParser, expanded_path, reports_errors
 from vrl_jax.training.checkpoint import best_step
 from vrl_jax.training.consensus import checkpoint_step
 from vrl_jax.training.export import FORMATS, export_model
@@ -36,14 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     prog='python -m vrl_jax.tools.checkpoint',
     description='Lists the checkpoints of a run, or exports the consensus model of one for use without vrl_jax.',
   )
-  parser.add_argument('workdir', type=pathlib.Path, help='run directory')
+  parser.add_argument('workdir', type=expanded_path, help='run directory')
   parser.add_argument(
-    '--export', type=pathlib.Path, metavar='FILE', help=f'export the model to FILE ({", ".join(FORMATS)})'
+    '--export', type=expanded_path, metavar='FILE', help=f'export the model to FILE ({", ".join(FORMATS)})'
   )
   parser.add_argument('--step', type=int, help='step of the checkpoint to export; default: the latest')
   parser.add_argument('--force', action='store_true', help='overwrite FILE if it exists')
   args = parser.parse_args(argv)
   logging.set_verbosity(logging.FATAL)
+  jax.config.update('jax_platforms', 'cpu')  # an accelerator is not needed, and may be in use
   step = checkpoint_step(args.workdir, args.step)
   if args.export is None:
     print(listing(args.workdir))

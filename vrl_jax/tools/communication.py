@@ -8,6 +8,7 @@ after the workers on it have been summed: as many as for one worker with its own
 """
 
 import copy
+import math
 import pathlib
 import sys
 import tempfile
@@ -38,16 +39,19 @@ class RoundCommunication(NamedTuple):
     algorithm: the registry key.
     period: k.
     parameters: the size of the model in bytes.
-    in_steps: the collectives of each local step.
-    overlapping: the collectives of the round that can run at the same time as some of its local steps.
-    after_steps: the other collectives of the round.
-    formula: the bytes of a round according to `vrl_jax.accounting.traffic`, which does not compile.
+    in_steps: the collectives between workers in each local step; of islands, between these.
+    overlapping: those of the round that can run at the same time as some of its local steps.
+    after_steps: the others of the round.
+    formula: the bytes of a round according to `vrl_jax.accounting.traffic`, which does not compile; of a device's part
+      of the model, if it is sharded over an island.
     sent: the bytes that a worker sends with ring all-reduces, if it has its own device.
-    devices: the number of devices.
+    devices: the number of devices, or islands.
+    inside: the collectives between the devices of an island.
 
   >>> sums = [Collective('all-reduce', 400, loops=1, needs_loop=True)]
   >>> RoundCommunication('vrl_sgd', 20, 400, [], [], after_steps=sums, formula=400, sent=700).compiled
   400
+  >>> sums = [Collective('all-reduce', 400, loops=2, needs_loop=True)]
   >>> RoundCommunication('s_sgd', 20, 400, in_steps=sums, overlapping=[], after_steps=[], formula=8000, sent=1).compiled
   8000
   """
@@ -61,13 +65,35 @@ class RoundCommunication(NamedTuple):
   formula: int
   sent: int
   devices: int = 2
+  inside: Sequence[Collective] = ()
 
   @property
   def compiled(self) -> int:
-    """The bytes of a round in the compiled program; an all-to-all and an all-gather count half of what they move."""
-    per_step = sum(c.reduced(self.devices) for c in self.in_steps)
-    per_round = sum(c.reduced(self.devices) for c in self.overlapping + self.after_steps)
-    return round(self.period * per_step + per_round)
+    """The bytes of a round between workers in the compiled program; an all-to-all and an all-gather count half."""
+    return self._per_round([*self.in_steps, *self.overlapping, *self.after_steps], lambda c: c.reduced(self.devices))
+
+  @property
+  def inside_steps(self) -> list[Collective]:
+    """Those of `inside` in each local step."""
+    return [c for c in self.inside if _is_in_step(c)]
+
+  @property
+  def inside_rounds(self) -> list[Collective]:
+    """The others of `inside`."""
+    return [c for c in self.inside if not _is_in_step(c)]
+
+  @property
+  def sent_inside(self) -> int:
+    """The bytes that a device sends to others of its island in a round; inner loops of a step count once."""
+    return self._per_round(self.inside, lambda c: c.sent)
+
+  @property
+  def sent_between(self) -> int:
+    """The bytes that a device sends to other islands in a round."""
+    return self._per_round([*self.in_steps, *self.overlapping, *self.after_steps], lambda c: c.sent)
+
+  def _per_round(self, found, size):
+    return round(sum(size(c) * (self.period if _is_in_step(c) else 1) for c in found))
 
 
 def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication:
@@ -87,7 +113,7 @@ def count_communication(config: ml_collections.ConfigDict) -> RoundCommunication
   validate(config)
   with tempfile.TemporaryDirectory() as folder, jax.enable_x64(config.x64):
     experiment = make_experiment(config, pathlib.Path(folder))
-    if len(experiment.placement.devices) < 2:
+    if experiment.placement.islands < 2:
       raise UserError(
         f'workers={config.workers} on one device, must be on several to communicate: set --config.devices'
       )
@@ -112,8 +138,10 @@ def read_round(
   if text is None:
     raise UserError('the backend does not show the compiled program: run with JAX_PLATFORMS=cpu')
   found = collectives(text)
-  in_round = [c for c in found if c.loops < 2]
-  sends, number = experiment.traffic, len(experiment.placement.devices)
+  placement = experiment.placement
+  between = [c for c in found if not c.is_inside(placement.devices_per_island)]
+  in_round = [c for c in between if not _is_in_step(c)]
+  sends, number = experiment.traffic, placement.islands
   formula = period * (sends.per_step + sends.to_neighbours) + sends.per_round
   if config.bits < 32:
     with jax.enable_x64(config.x64):
@@ -123,13 +151,28 @@ def read_round(
     algorithm=config.algorithm,
     period=period,
     parameters=sum(x.nbytes for x in jax.tree.leaves(experiment.model.params)),
-    in_steps=[c for c in found if c.loops >= 2],
+    in_steps=[c for c in between if _is_in_step(c)],
     overlapping=[c for c in in_round if c.loops_beside],
     after_steps=[c for c in in_round if not c.loops_beside],
-    formula=formula,
+    formula=round(formula * _part_of_device(experiment.model.params, placement)),
     sent=sends.ring_bytes(period, 1, config.workers),
     devices=number,
+    inside=[c for c in found if c.is_inside(placement.devices_per_island)],
   )
+
+
+def _part_of_device(params, placement):
+  """The part of a model that a device holds, and sends for its island."""
+  part = 0
+  for x in jax.tree.leaves(params):
+    shape = (placement.islands, 1, *x.shape)
+    part += x.dtype.itemsize * math.prod(placement.state_sharding(shape).shard_shape(shape))
+  return part / sum(x.nbytes for x in jax.tree.leaves(params))
+
+
+def _is_in_step(collective):
+  """Whether it is in the loop of local steps, which is in the loop of rounds."""
+  return collective.loops >= 2
 
 
 def table(rounds: Sequence[RoundCommunication]) -> str:
@@ -142,16 +185,23 @@ def table(rounds: Sequence[RoundCommunication]) -> str:
   VRL-SGD  –              –                      1 all-reduce, 400 B  400 B      400 B    700 B
   """
   titles = ['', 'in every step', 'overlapping the steps', 'after the steps', 'per round', 'formula', 'sent per worker']
-  rows = [titles]
+  islands = any(one.inside for one in rounds)
+  rows = [titles + ['inside an island'] * islands]
   for one in rounds:
     sizes = (names.format_bytes(one.compiled), names.format_bytes(one.formula), names.format_bytes(one.sent))
     rows.append(
       [names.algorithm(one.algorithm), *map(describe, (one.in_steps, one.overlapping, one.after_steps)), *sizes]
+      + [_inside(one)] * islands
     )
-  widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
+  widths = [max(map(len, column)) for column in zip(*rows)]
   lines = ['  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
   head = f'{names.format_bytes(rounds[0].parameters)} of parameters, rounds of {rounds[0].period} steps'
   return '\n'.join([head, *lines])
+
+
+def _inside(one):
+  step, others = describe(one.inside_steps), describe(one.inside_rounds)
+  return f'every step: {step}; after: {others}; a device sends {names.format_bytes(one.sent_inside)}'
 
 
 def describe(found: Sequence[Collective]) -> str:
@@ -182,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   config = parse(['communication', *flags]).config
   if config is None:
     raise UserError('--config is missing (see --help)')
-  devices.prepare_devices(config.devices, workers=config.workers)
+  devices.prepare_devices(config.devices, workers=config.workers, devices_per_worker=config.devices_per_worker)
   names_of_all = dict.fromkeys([*ALGORITHMS, config.algorithm])
   configs = [with_algorithm(config, name) for name in names_of_all] if args.all else [config]
   print(table([count_communication(one) for one in configs]))

@@ -3,7 +3,8 @@
     python -m vrl_jax.tools.compile_for --config lenet_mnist --topology v5e:2x4
     python -m vrl_jax.tools.compile_for --config lenet_mnist --topology v5e:16x16 h100:8 --all
 
-The programs are those of a run on these devices, with one worker per device unless `--config.workers` is given. Nothing
+The programs are those of a run on these devices, with one worker per device unless `--config.workers` or
+`--config.devices_per_worker` is given; `--config.island=sharded` divides the model of a worker over its devices. Nothing
 runs, so this shows that a run compiles and what it communicates, not its speed. The compilers are in the packages
 `jax[tpu]` (libtpu) and `jax-cuda12-plugin` with `jax-cuda12-pjrt`; no accelerator and no driver is needed.
 """
@@ -25,6 +26,7 @@ from vrl_jax.algorithms import ALGORITHMS
 from vrl_jax.cli.flags import parse
 from vrl_jax.config.fields import complete, validate
 from vrl_jax.engine import devices
+from vrl_jax.engine.device_counts import device_counts
 from vrl_jax.engine.feed import Supply
 from vrl_jax.engine.placement import Placement
 from vrl_jax.engine.shapes import copied, divided
@@ -84,36 +86,47 @@ def compile_round(config: ml_collections.ConfigDict, topology: Topology) -> Comp
   (True, '1 cpu', 20)
   """
   config = copy.deepcopy(complete(config))
+  used, size = device_counts(
+    config.workers,
+    len(topology.devices),
+    devices_per_worker=config.devices_per_worker,
+    platform=topology.devices[0].platform,
+    batch_size=config.batch_size,
+  )
+  placement = Placement(topology.devices[:used], config.workers * size // used, size, config.island)
   # The shapes come from a run on one attached device; the initial weights do not change the program.
-  config.update(devices=1, init_epochs=0.0)
+  config.update(devices=1, devices_per_worker=1, island='replicated', init_epochs=0.0)
   validate(config)
-  used = max(d for d in range(1, len(topology.devices) + 1) if config.workers % d == 0)
-  placement = Placement(topology.devices[:used], config.workers // used)
   with tempfile.TemporaryDirectory() as folder, jax.enable_x64(config.x64):
     experiment = make_experiment(config, pathlib.Path(folder))
     feed, period = experiment.feed, max(2, experiment.periods.period)  # XLA removes the loop of a scan of one step
     data = (copied if feed.is_shared else divided)(feed.supply.data, placement)
     supply = Supply(data, feed.supply.fetch, copied(feed.supply.frozen, placement))
     engine = make_engine(config, experiment.algorithm, experiment.task, placement, supply)
-    args = engine.state_shapes(*experiment.model), divided(feed.items(0, period, 1), placement)
+    args = (
+      engine.state_shapes(*experiment.model),
+      divided(feed.items(0, period, 1), placement, placement.batch_sharding),
+    )
     lowered = engine.lower('run', *args, copied(experiment.placement.replicate(np.int32(1)), placement))
     began = time.perf_counter()
     program, peak = _compile(lowered, topology)
     seconds = time.perf_counter() - began
   cost = (program.cost_analysis() if program else None) or {}
+  estimate = cost.get('optimal_seconds', -1.0)  # negative if the compiler has none
   if program is not None:
     usage = program.memory_analysis()
     peak = usage.argument_size_in_bytes + usage.output_size_in_bytes - usage.alias_size_in_bytes
     peak += usage.temp_size_in_bytes + usage.generated_code_size_in_bytes
   return CompiledRound(
     topology=topology.name,
-    devices=f'{used} {placement.devices[0].device_kind}',
+    devices=f'{used} {placement.devices[0].device_kind}'
+    + (f' in islands of {size} ({placement.island})' if size > 1 else ''),
     idle=len(topology.devices) - used,
-    communication=read_round(config, experiment, period, program) if program else None,
+    communication=read_round(config, experiment._replace(placement=placement), period, program) if program else None,
     peak=peak,
     memory=topology.memory,
     flops=cost.get('flops'),
-    estimate=cost.get('optimal_seconds'),
+    estimate=estimate if estimate > 0 else None,
     seconds=seconds,
   )
 
@@ -150,13 +163,27 @@ def report(config: ml_collections.ConfigDict, one: CompiledRound) -> str:
     ('collectives in every step', describe(one.communication.in_steps)),
     ('during the steps', _overlap(one.communication)),
     ('after the steps', describe(one.communication.after_steps)),
+    *_of_islands(one.communication),
     ('memory of a device', f'{_bytes(one.peak)} of {_bytes(one.memory)}{"" if one.fits else ": too much"}'),
   ]
   if one.flops is not None:
     estimate = '' if one.estimate is None else f', in {one.estimate:.3g} s by the estimate of the compiler'
     lines.append(('flops of a device', f'{one.flops:.3g}{estimate} (the body of every loop counted once)'))
   head += f', a round of {one.communication.period} steps, compiled in {one.seconds:.1f} s'
-  return '\n'.join([head, *(f'  {name + ":":<28}{value}' for name, value in lines)])
+  width = max(len(name) for name, _ in lines) + 3
+  return '\n'.join([head, *(f'  {name + ":":<{width}}{value}' for name, value in lines)])
+
+
+def _of_islands(sent):
+  """What the devices of an island send to each other, if there are several."""
+  if not sent.inside:
+    return []
+  inside, between = names.format_bytes(sent.sent_inside), names.format_bytes(sent.sent_between)
+  return [
+    ('inside an island, every step', describe(sent.inside_steps)),
+    ('inside an island, otherwise', describe(sent.inside_rounds)),
+    ('a device sends per round', f'{inside} inside its island, {between} to others'),
+  ]
 
 
 def table(rounds: Sequence[tuple[ml_collections.ConfigDict, CompiledRound]]) -> str:
@@ -228,7 +255,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for one in configs:
       if not any(flag.startswith('--config.workers') for flag in flags):
         one = copy.deepcopy(one)
-        one.workers = len(topology.devices)
+        one.workers = max(1, len(topology.devices) // (config.devices_per_worker or 1))
       rounds.append((one, compile_round(one, topology)))
       if not args.all:
         print(report(*rounds[-1]), flush=True)

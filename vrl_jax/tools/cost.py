@@ -23,7 +23,7 @@ from vrl_jax.accounting.cost_model import (
   round_seconds,
 )
 from vrl_jax.accounting.traffic import Traffic
-from vrl_jax.algorithms.core.quantisation import Quantiser
+from vrl_jax.algorithms.core.quantisation import BITS, Quantiser
 from vrl_jax.tools.arguments import (
   ArgumentParser,
   nonnegative_float,
@@ -103,7 +103,8 @@ def _last_title(setting):
 def _less_to_send(setting, payload, step, network, all_reduce):
   """The time of a round of the last column, relative to its steps."""
   if setting.bits < 32:  # an all-to-all and an all-gather have the messages of a ring
-    payload, all_reduce = payload * (setting.bits + 32 / Quantiser(setting.bits).block) / 32, ring_seconds
+    scale = 0 if setting.bits == 16 else 32 / Quantiser(setting.bits).block
+    payload, all_reduce = payload * (setting.bits + scale) / 32, ring_seconds
   ways = {'fragments': setting.fragments, 'delay': setting.delay, 'all_reduce': all_reduce}
   return round_seconds(Traffic(0, round(payload)), setting.period, step, network, **ways) / (setting.period * step)
 
@@ -192,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--delay', type=nonnegative_int, default=0, metavar='τ', help='steps that a transfer may take, in the last column'
   )
-  parser.add_argument('--bits', type=int, choices=(4, 8, 32), default=32, help='per number sent, in the last column')
+  parser.add_argument('--bits', type=int, choices=(*BITS, 32), default=32, help='per number sent, in the last column')
   args = parser.parse_args(argv)
   setting = Setting(*(getattr(args, name) for name in Setting._fields))
   print(table(setting, args.workers, args.parameters))

@@ -26,10 +26,9 @@ import tqdm
 
 from vrl_jax.data.sources.tiny_imagenet import NUM_FEATURES
 from vrl_jax.data.sources.tiny_imagenet_images import Image, TinyImages, open_images
-from vrl_jax.errors import DataError, UserError
-from vrl_jax.extras import require_extra
-from vrl_jax.storage import atomic_path, file_sha256, sha256
-from vrl_jax.tools.arguments import ArgumentParser, positive_int, reports_errors
+from vrl_jax.errors import DataError, UserError, require_extra
+from vrl_jax.system.storage import atomic_path, file_sha256, sha256
+from vrl_jax.tools.arguments import ArgumentParser, expanded_path, positive_int, reports_errors
 
 _SIDE, _BATCHES_PER_PART = 299, 8
 _WEIGHTS_FILE = 'inception_v3_weights_tf_dim_ordering_tf_kernels_notop.h5'
@@ -207,8 +206,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     prog='python -m vrl_jax.tools.extract_features',
     description='Makes the Inception V3 features of Tiny ImageNet. Rerun the same command to resume.',
   )
-  parser.add_argument('--images', type=pathlib.Path, required=True, help='the folder tiny-imagenet-200 or its zip file')
-  parser.add_argument('--output', type=pathlib.Path, required=True, help='the .npz file to write')
+  parser.add_argument(
+    '--images', type=expanded_path, required=True, help='the folder tiny-imagenet-200 or its zip file'
+  )
+  parser.add_argument('--output', type=expanded_path, required=True, help='the .npz file to write')
   parser.add_argument(
     '--weights', default='imagenet', help="a file, 'imagenet' (downloaded by Keras, the default) or 'random'"
   )

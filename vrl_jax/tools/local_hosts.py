@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from vrl_jax.tools.arguments import ArgumentParser, positive_int, reports_errors
+from vrl_jax.tools.arguments import ArgumentParser, expanded_path, positive_int, reports_errors
 
 # Relative. 2 x 4 devices and 1 x 8 differed by 6e-5 after 60 steps of LeNet, as did 8 devices and 2.
 _ROUNDING = 1e-3
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument(
     '--processes', type=positive_int, default=2, metavar='N', help='number of processes; default: %(default)s'
   )
-  parser.add_argument('--workdir', type=pathlib.Path, required=True, help='run directory')
+  parser.add_argument('--workdir', type=expanded_path, required=True, help='run directory')
   parser.add_argument(
     '--compare', action='store_true', help='also run the config in one process, and compare the train losses'
   )

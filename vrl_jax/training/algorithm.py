@@ -9,7 +9,7 @@ import ml_collections
 
 from vrl_jax.algorithms import Algorithm, overlapped, precede, quantised, streaming
 from vrl_jax.algorithms.core.axes import AXES, OnDevice
-from vrl_jax.config.algorithms import algorithm_factory, algorithm_options, own_fields
+from vrl_jax.config.algorithms import algorithm_factory, algorithm_options, custom_fields
 from vrl_jax.config.dotted import is_dotted, user_code
 from vrl_jax.config.optimizers import clipping, inner_optimizer
 from vrl_jax.engine.periods import Periods
@@ -82,7 +82,9 @@ def check_option_names(config: ml_collections.ConfigDict) -> None:
   >>> from vrl_jax.config.files import load_config
   >>> check_option_names(load_config('quadratic'))
   """
-  own, of_task = ([field.name for field in fields] for fields in (own_fields(config.algorithm), _task_fields(config)))
+  own, of_task = (
+    [field.name for field in fields] for fields in (custom_fields(config.algorithm), _task_fields(config))
+  )
   if clash := set(own).intersection(of_task):
     raise UserError(
       f'algorithm={config.algorithm!r}: its option {min(clash)!r} is already a field of the task; rename it'

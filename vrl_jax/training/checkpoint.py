@@ -12,9 +12,10 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
 from vrl_jax.cluster import processes
+from vrl_jax.engine.placement import Placement
 from vrl_jax.errors import DataError, StorageError
 from vrl_jax.training.orbax_errors import cause, without_secondary_errors
-from vrl_jax.training.parts import checksums
+from vrl_jax.training.parts import checksums, rows
 from vrl_jax.training.restore import (
   FOLDER,
   MAIN_PROCESS_ONLY,
@@ -101,13 +102,16 @@ class CheckpointWriter:
       with _storage_errors(folder):
         manager.close()
 
+  def host_copy(self, state: Any, placement: Placement) -> Any:
+    """What `save` takes: a copy of leaves [D, N/D, ...] of the devices; None in a process that writes nothing."""
+    return rows(state, placement) if self.together else to_host(placement.gather(state))
+
   def save(self, step: int, state: Any, metadata: dict[str, Any]) -> None:
     """Starts to write a checkpoint.
 
     Args:
       step: the step of the state.
-      state: NumPy leaves [N, ...], or `vrl_jax.training.parts.rows` if all processes write. They must not be changed
-        afterwards.
+      state: the `host_copy`, NumPy leaves [N, ...], or `vrl_jax.training.parts.rows` if all processes write.
       metadata: small values to store with it; the last measured `train_loss` decides which checkpoint is the best.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What `fit` returns for several runs: their results by name, one plot and one report."""
+"""`Comparison`: the results of several runs of `fit` by name, with one plot and one report."""
 
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ from vrl_jax.engine.periods import Periods, make_periods
 from vrl_jax.engine.placement import Placement, place_workers
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.precision import with_precision
 from vrl_jax.tasks.task import Task, make_task
@@ -70,8 +70,10 @@ class Experiment(NamedTuple):
 
   def class_table(self) -> dict[str, Any]:
     """The number of examples of each class that each worker has."""
-    labels = self.task.labels
-    names = [str(name) for name in (self.task.class_names if len(self.task.class_names) else range(labels.max() + 1))]
+    labels, names = self.task.labels, [str(name) for name in self.task.class_names]
+    if not names:  # the labels need not be numbered without gaps
+      found, labels = np.unique(labels, return_inverse=True)
+      names = [str(label) for label in found]
     table = class_table(self.partition, labels, len(names))
     of_class = {'table': table.tolist(), 'class_names': names, 'dropped': self.partition.dropped}
     return of_class | ({'weights': self.partition.example_weights.tolist()} if self.partition.is_unequal else {})
@@ -176,9 +178,9 @@ def make_experiment(
     stages=config.period_stages,
     max_period=config.max_period,
   )
-  check_delay(config, periods)
   params = jax.eval_shape(task.init, jax.random.key(config.seed))
   if algorithm is None:
+    check_delay(config, periods)
     check_option_names(config)
     algorithm = make_algorithm(config, steps)
     check_algorithm(config, algorithm, params)

@@ -1,8 +1,10 @@
 """Exports the consensus model of a run for use without vrl_jax; the suffix of the file gives the format."""
 
+import glob
 import json
 import os
 import pathlib
+import shutil
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +18,9 @@ import orbax.checkpoint as ocp
 from vrl_jax.algorithms import Algorithm
 from vrl_jax.errors import UserError
 from vrl_jax.report.names import format_bytes
-from vrl_jax.storage import atomic_path
+from vrl_jax.system.storage import atomic_path, expand_home
 from vrl_jax.training.consensus import checkpoint_step, consensus_model
-from vrl_jax.training.orbax_errors import without_secondary_errors
+from vrl_jax.training.orbax_errors import cause, without_secondary_errors
 from vrl_jax.training.restore import MAIN_PROCESS_ONLY
 
 _SAFETENSORS = {
@@ -63,8 +65,10 @@ def export_model(
   ...   x = np.load(f'{workdir}/model.npz')['params']
   >>> abs(float(x[0])) == summary['distance_to_optimum']
   True
+  >>> line.partition(': ')[2].rpartition(', ')[0]
+  'the consensus model of step 40, 1 parameter'
   """
-  workdir, path = pathlib.Path(workdir), pathlib.Path(path)
+  workdir, path = expand_home(workdir, 'workdir'), expand_home(path, 'path')
   step = checkpoint_step(workdir, step)
   _check_target(path, overwrite)
   model = consensus_model(workdir, step, algorithm=algorithm, params=params)
@@ -80,7 +84,8 @@ def export_model(
   count = sum(x.size for x in jax.tree.leaves(model.params))
   files = path.rglob('*') if path.is_dir() else [path]
   size = sum(file.stat().st_size for file in files if file.is_file())
-  return f'{path}: the consensus model of step {step}, {count:,} parameters, {format_bytes(size)}'
+  parameters = '1 parameter' if count == 1 else f'{count:,} parameters'
+  return f'{path}: the consensus model of step {step}, {parameters}, {format_bytes(size)}'
 
 
 def _check_target(path, overwrite):
@@ -139,7 +144,12 @@ def _write_orbax(tree, path):
     ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=MAIN_PROCESS_ONLY) as checkpointer,
   ):
     args = ocp.args.StandardSave(nested if isinstance(nested, dict) else {'params': nested})
-    checkpointer.save(path.absolute(), args=args, force=True)
+    try:
+      checkpointer.save(path.absolute(), args=args, force=True)
+    except Exception as error:  # Orbax and TensorStore raise errors of many types
+      for unfinished in path.parent.glob(f'{glob.escape(path.name)}.orbax-checkpoint-tmp*'):
+        shutil.rmtree(unfinished, ignore_errors=True)
+      raise UserError(f'{path}: cannot write the file ({cause(error)})') from error
 
 
 _ORBAX = '.orbax'

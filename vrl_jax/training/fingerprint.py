@@ -12,7 +12,7 @@ import numpy as np
 import vrl_jax
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import DataError, ForeignCheckpoint
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.restore import read_metadata, stored_steps
 

@@ -4,7 +4,6 @@ import contextlib
 import difflib
 import io
 import os
-import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
@@ -16,6 +15,7 @@ from vrl_jax.cluster import processes
 from vrl_jax.config.fields import algorithm_fields, default_config
 from vrl_jax.errors import UserError
 from vrl_jax.report import names
+from vrl_jax.system.storage import expand_home
 from vrl_jax.tasks.from_data import task_from_data
 from vrl_jax.training.comparison import Comparison, compare
 from vrl_jax.training.fit_name import name_of
@@ -63,7 +63,7 @@ def fit(
 ) -> RunResult | Comparison:
   """Trains a model with an algorithm, or with several to compare them.
 
-  It is a front of :func:`vrl_jax.train_and_evaluate` and :func:`vrl_jax.run_sweep`: the same loop with the same results.
+  A shorthand for :func:`vrl_jax.train_and_evaluate` and :func:`vrl_jax.run_sweep`, with the same results.
 
   Args:
     model: a flax module, a pair of functions `init(rng) -> params` and `apply(params, inputs) -> outputs`, or a loss
@@ -110,7 +110,7 @@ def fit(
   fields = {'period': period, 'workers': workers, 'partition': partition, 'batch_size': batch_size, 'seed': seed}
   length = {} if 'steps' in options else {'epochs': epochs}
   config = _config({'task': _task_name(model), **length, **fields}, options)
-  folder = pathlib.Path(workdir or processes.from_main(lambda: tempfile.mkdtemp(prefix='vrl-jax-')))
+  folder = expand_home(workdir or processes.from_main(lambda: tempfile.mkdtemp(prefix='vrl-jax-')), 'workdir')
   with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
     if isinstance(algorithm, Mapping):
       return compare(config, folder, task, algorithm, seeds)
@@ -139,8 +139,7 @@ def _config(fields, options):
   for name, value in {**fields, **options}.items():
     if name in of_algorithm:
       raise UserError(
-        f'{name}={value!r:.80} belongs to the algorithm: make it with an optimizer that has it, such as '
-        'algorithm=vrl_jax.vrl_sgd(optax.sgd(0.1))'
+        f'{name}={value!r:.80} belongs to the algorithm: set it there, as in algorithm=vrl_jax.vrl_sgd(optax.sgd(0.1))'
       )
     if name not in config or name == 'sweep':
       close = difflib.get_close_matches(name, list(config), n=1)

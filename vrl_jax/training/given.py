@@ -1,4 +1,4 @@
-"""Objects that were given instead of named by the config: their fingerprints in the run directory."""
+"""Fingerprints of a task or algorithm that was passed as an object, so that a run resumes only with the same one."""
 
 import json
 import pathlib
@@ -13,9 +13,10 @@ from vrl_jax.algorithms import Algorithm
 from vrl_jax.algorithms.core.axes import AXES
 from vrl_jax.cluster import processes
 from vrl_jax.errors import UserError
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.fingerprint import data_fields
+from vrl_jax.training.run_directory import read_json
 
 FILE = 'given.json'
 """The file in a run directory that holds the fingerprints."""
@@ -46,7 +47,7 @@ def task_fingerprint(task: Task, batch_size: int) -> str:
 
 
 def algorithm_fingerprint(algorithm: Algorithm, params: Any, workers: int) -> str:
-  """A checksum of what an algorithm computes with parameters of these shapes.
+  """A checksum of the jaxprs of an algorithm for parameters of these shapes.
 
   >>> import optax, vrl_jax
   >>> rate = lambda rate: algorithm_fingerprint(vrl_jax.vrl_sgd(optax.sgd(rate)), np.zeros(3, np.float32), workers=8)
@@ -120,10 +121,4 @@ def read_given(path: pathlib.Path) -> dict[str, str]:
   >>> read_given(pathlib.Path('nowhere'))
   {}
   """
-  try:
-    content = json.loads((path / FILE).read_text())
-    return content if isinstance(content, dict) else {}
-  except FileNotFoundError:
-    return {}
-  except (OSError, ValueError) as error:
-    raise UserError(f'{path / FILE}: cannot be read ({error}); move it away or choose another --workdir') from None
+  return read_json(path / FILE) or {}

@@ -22,8 +22,8 @@ from vrl_jax.engine.feed import Feed
 from vrl_jax.engine.placement import Placement, first_copy
 from vrl_jax.engine.state import Model
 from vrl_jax.errors import UserError
-from vrl_jax.signals import StopRequest
-from vrl_jax.storage import atomic_path, sha256
+from vrl_jax.system.signals import StopRequest
+from vrl_jax.system.storage import atomic_path, sha256
 from vrl_jax.tasks.task import Task
 from vrl_jax.training.orbax_errors import cause
 from vrl_jax.training.progress import show_progress

@@ -15,7 +15,7 @@ from vrl_jax.cluster import consistency, processes
 from vrl_jax.config.fields import complete, validate, without_algorithm
 from vrl_jax.engine import devices
 from vrl_jax.errors import Diverged
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 from vrl_jax.tasks.check import check_task
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
@@ -46,13 +46,13 @@ def train_and_evaluate(
   Args:
     config: a complete config (`vrl_jax.task_config` or `vrl_jax.load_config`).
     workdir: the run directory, for config.json, metrics.jsonl, summary.json, partition.json and checkpoints/.
-    stop: from `vrl_jax.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
+    stop: from `vrl_jax.system.signals.watched_stop_requests`, if the caller handles signals. By default SIGTERM and
       SIGINT stop the training after the current round.
-    task: a task to train instead of the one that `config.task` names, which then only names it. A run is resumed only
-      with a task of the same data, initial parameters, loss and metrics.
-    algorithm: an algorithm with its inner optimizer to use instead of the one that the config describes;
-      `config.algorithm` then only names it, and the fields of the optimizer, its schedule and the algorithm's options
-      have no effect and are not stored. A run is resumed only with an algorithm that computes the same.
+    task: the task to train, instead of making it from the config; `config.task` is then only its name. A run can be
+      resumed only with a task that has the same data, initial parameters, loss and metrics.
+    algorithm: the algorithm with its inner optimizer, instead of making it from the config; `config.algorithm` is then only
+      its name, and the fields of the optimizer, its schedule and the algorithm's options are ignored and not stored. A
+      run can be resumed only with an algorithm that has the same jaxprs.
     show_data: receives the table of examples per worker and class; `run_sweep` prints equal tables once.
 
   Returns:
@@ -128,7 +128,7 @@ def train_and_evaluate(
 def check_given(
   config: ml_collections.ConfigDict, task: Task | None, algorithm: Algorithm | None
 ) -> tuple[Task | None, dict[str, str]]:
-  """Checks the objects that were given.
+  """Checks a task and an algorithm that were passed as objects.
 
   Returns:
     The task, which was loaded if the check of an algorithm needed it, and the fingerprints of the given objects.

@@ -11,7 +11,7 @@ import numpy as np
 
 from vrl_jax.cluster import processes
 from vrl_jax.engine.layout import Layout
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 
 
 def rows(state: Any, placement: Layout) -> Any:

@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, a plain line now and then in a log file."""
+"""Progress of a run: a bar on a terminal, occasional lines in a log file."""
 
 import contextlib
 import sys

@@ -16,7 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from vrl_jax.errors import DataError, ForeignCheckpoint, UserError
-from vrl_jax.storage import checksum
+from vrl_jax.system.storage import checksum
 from vrl_jax.training.extension import is_longer
 from vrl_jax.training.orbax_errors import cause, without_secondary_errors
 from vrl_jax.training.run_directory import differences

@@ -12,9 +12,9 @@ from typing import Any
 import ml_collections
 
 from vrl_jax.cluster import processes
-from vrl_jax.config.table import RESULT_ROLES, with_roles
+from vrl_jax.config.table import RESULT_ROLES, stored_value, with_roles
 from vrl_jax.errors import StorageError, UserError
-from vrl_jax.storage import remove_abandoned, replace_text
+from vrl_jax.system.storage import expand_home, remove_abandoned, replace_text
 from vrl_jax.training.directory_lock import DirectoryLock
 from vrl_jax.training.extension import is_longer, obstacle
 from vrl_jax.training.log_points import LogSteps
@@ -68,7 +68,7 @@ class RunDirectory:
     Raises:
       UserError: it belongs to another config or to a running process, or cannot be written.
     """
-    path = pathlib.Path(workdir)
+    path = expand_home(workdir, 'workdir')
     fields = json.loads(config.to_json_best_effort())
     with contextlib.ExitStack() as stack:
       locks: list[DirectoryLock] = []
@@ -221,13 +221,15 @@ def differences(stored: dict[str, Any], now: dict[str, Any]) -> str:
   ''
   """
   stored, now = with_roles(stored, *RESULT_ROLES), with_roles(now, *RESULT_ROLES)
-  differing = [key for key in sorted(stored.keys() | now.keys()) if stored.get(key) != now.get(key)]
+  names = sorted(stored.keys() | now.keys())
+  values = {name: (stored_value(stored, name), stored_value(now, name)) for name in names}
+  differing = [name for name, (before, after) in values.items() if before != after]
   why_not = ''
   if len(differing) == 1 and is_longer(stored, now):
     if not (reason := obstacle(now)):
       return ''
     why_not = f', and the run cannot be extended: {reason}'
-  return '; '.join(f'{key}={stored.get(key)!r} there and {now.get(key)!r} now' for key in differing) + why_not
+  return '; '.join('{}={!r} there and {!r} now'.format(name, *values[name]) for name in differing) + why_not
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any] | None:

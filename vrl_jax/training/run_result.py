@@ -1,4 +1,4 @@
-"""What `fit` returns for one run: its model, history, plot, report and export."""
+"""`RunResult`: the model, history, plot, report and export of one run of `fit`."""
 
 import functools
 import math
@@ -20,7 +20,7 @@ from vrl_jax.training.run_directory import read_json
 
 
 class RunResult:
-  """The result of a run: what is in its directory.
+  """The result of a run, read from its directory.
 
   Attributes:
     name: the name of the run.

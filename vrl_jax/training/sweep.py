@@ -1,4 +1,4 @@
-"""Several runs that differ in a few fields, compared at the end."""
+"""Sweeps: several runs that differ in a few fields, with one report."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ from vrl_jax.config.fields import set_algorithm, validate, without_algorithm
 from vrl_jax.config.table import Role, role_of
 from vrl_jax.errors import Diverged, UserError
 from vrl_jax.report.specs import check_spec
-from vrl_jax.signals import StopRequest
-from vrl_jax.storage import remove_abandoned
+from vrl_jax.system.signals import StopRequest
+from vrl_jax.system.storage import expand_home, remove_abandoned
 from vrl_jax.tasks.task import Task
 from vrl_jax.training import fingerprint
 from vrl_jax.training.directory_lock import DirectoryLock
@@ -52,9 +52,8 @@ def run_sweep(
 ) -> SweepResult:
   """Runs every entry of `config.sweep` with each of `config.seeds`, then prints a table and writes a report.
 
-  Each run has a sub-directory, named as `sweep_index.folder_name` says. Finished runs are not repeated, so the same command
-  resumes a sweep. If a run diverges, the others still run; launch.py then ends with status 4, unless
-  `config.may_diverge` says that divergence is a result.
+  Each run has a sub-directory (see `sweep_index.folder_name`). Finished runs are not repeated, so the same command resumes
+  a sweep. If a run diverges, the others still run; launch.py then ends with status 4, unless `config.may_diverge` is set.
 
   Args:
     config: a complete config with `sweep`, a tuple of dicts: `name`, and the fields in which this run differs; or with
@@ -80,7 +79,7 @@ def run_sweep(
   >>> sorted(result.files), result.diverged
   (['consensus', 'distance', 'loss', 'report', 'variance'], [])
   """
-  directory = pathlib.Path(workdir)
+  directory = expand_home(workdir, 'workdir')
   consistency.require_same(fingerprint.run_fields(config))
   algorithms = algorithms or {}
   runs = sweep_runs(config, algorithms)

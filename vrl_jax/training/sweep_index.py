@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vrl_jax.errors import UserError
-from vrl_jax.storage import replace_text
+from vrl_jax.system.storage import replace_text
 from vrl_jax.training.run_directory import read_json
 
 _FILE = 'sweep.json'

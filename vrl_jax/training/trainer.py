@@ -15,13 +15,13 @@ from vrl_jax.config.fields import describes_algorithm
 from vrl_jax.engine.periods import Periods
 from vrl_jax.engine.placement import first_copy
 from vrl_jax.errors import Diverged, Interrupted
-from vrl_jax.signals import StopRequest
-from vrl_jax.training.checkpoint import CheckpointWriter, to_host
+from vrl_jax.system.signals import StopRequest
+from vrl_jax.training.checkpoint import CheckpointWriter
 from vrl_jax.training.experiment import Experiment
 from vrl_jax.training.extension import longer_runs_have, obstacle
 from vrl_jax.training.log_points import Pacer, Segment, segments, steps_per_dispatch
 from vrl_jax.training.metrics import Evaluator
-from vrl_jax.training.parts import are_finite, rows
+from vrl_jax.training.parts import are_finite
 from vrl_jax.training.profile import StepProfiler
 from vrl_jax.training.progress import Progress
 from vrl_jax.training.run_directory import RunDirectory
@@ -93,7 +93,7 @@ class Trainer:
     self._progress = progress
     self._stop = stop
     self._stop_flag = processes.Flag()
-    self._profiler = StepProfiler(tuple(config.profile_steps), directory.path)
+    self._profiler = StepProfiler(tuple(config.profile_steps), directory)
     self._pacers: dict[int, Pacer] = {}
     self._state = start.state
     self._last_line = start.last_line
@@ -273,8 +273,7 @@ class Trainer:
     """
     jax.block_until_ready(self._state)
     began = time.perf_counter()
-    placement = self._experiment.placement
-    state = rows(self._state, placement) if self._checkpoints.together else to_host(placement.gather(self._state))
+    state = self._checkpoints.host_copy(self._state, self._experiment.placement)
     if all(processes.collect(are_finite(state and state.params))):
       self._wait_for_checkpoint()
       self._directory.sync_metrics()

@@ -12,7 +12,7 @@ import ml_collections
 
 from vrl_jax.cluster import processes
 from vrl_jax.errors import UserError
-from vrl_jax.storage import replace_text
+from vrl_jax.system.storage import replace_text
 
 Write = Callable[[dict[str, Any]], None]
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Params
-from vrl_jax.algorithms.core.axes import AxisName, OnDevice, worker_axes
+from vrl_jax.algorithms.core.axes import AxisName, OnDevice, is_vmapped_over_explicit_axes, worker_axes
 from vrl_jax.algorithms.core.precision import cast_like, widened
 from vrl_jax.cpu.sum_of_slices import MAX_SLICES, sum_of_slices
 
@@ -34,9 +34,8 @@ def mean_over_workers(tree: Params, axis_name: AxisName) -> Params:
 
 
 def _psum(tree, names):
-  mesh = jax.sharding.get_abstract_mesh()
-  if mesh.explicit_axes and not set(names) <= set(mesh.manual_axes):
-    # An axis of `jax.vmap`, along which the arrays are sharded: JAX 0.10 cannot batch psum there (it gives the sum the
+  if is_vmapped_over_explicit_axes(names):
+    # JAX 0.10 cannot batch psum there (it gives the sum the
     # sharding of the axis that it has removed).
     for name in names:
       tree = jax.tree.map(lambda x, name=name: jnp.sum(lax.all_gather(x, name), axis=0), tree)

@@ -1,5 +1,8 @@
 """The names of the mapped axes of the workers."""
 
+from collections.abc import Iterable
+
+import jax
 from jax import lax
 
 DEVICE_AXIS = 'devices'
@@ -46,6 +49,16 @@ def worker_axes(axis_name: AxisName) -> tuple[str, ...]:
   if isinstance(axis_name, AllWorkers) and _is_mapped(DEVICE_AXIS):
     return AXES
   return (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+
+
+def is_vmapped_over_explicit_axes(names: Iterable[str]) -> bool:
+  """Whether axes are of `jax.vmap` on a mesh with Explicit axes, along which the arrays may be sharded.
+
+  >>> is_vmapped_over_explicit_axes(['workers'])  # there is no mesh
+  False
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  return bool(mesh.explicit_axes) and not set(names) <= set(mesh.manual_axes)
 
 
 def _is_mapped(name):

@@ -1,4 +1,4 @@
-"""The parameters to evaluate, where they are not those at which the gradient is computed."""
+"""The parameters to evaluate: those of a schedule-free optimizer differ from the ones that it trains."""
 
 import jax
 import jax.numpy as jnp

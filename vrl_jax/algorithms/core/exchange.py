@@ -1,4 +1,4 @@
-"""How an algorithm communicates, in parts: what the combinators `streaming`, `overlapped` and `quantised` rebuild."""
+"""The parts of an algorithm's communication, which `streaming`, `overlapped` and `quantised` put together differently."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from vrl_jax.algorithms.core.quantisation import Quantiser
 
 
 class Window(NamedTuple):
-  """What happened to one fragment on one worker between the starts of two of its communications.
+  """One fragment on one worker over a window: the local steps between the starts of two of its communications.
 
   Attributes:
     start: the worker's model at the end of the window.
-    moved: `start` minus the model that all workers agreed on last.
+    moved: `start` minus the last common model.
     response: R, how far a constant gradient of 1 would have moved the model, one number per leaf.
     own: U_i, how far the correction has moved the model.
     gradient: the mean of the gradients.
@@ -43,9 +43,9 @@ class Correction(NamedTuple):
   Attributes:
     init: `(params) -> state`.
     value: `(state) -> Δ`.
-    vectors: `(pieces of the state, window) -> [pieces]`, what is sent besides the models.
-    receive: `(pieces of the state, window, sent, means) -> pieces of the state`; `sent` and `means` are what this
-      worker contributed and its mean over the workers, of the models and then of `vectors`.
+    vectors: `(pieces of the state, window) -> [pieces]`, sent besides the models.
+    receive: `(pieces of the state, window, sent, means) -> pieces of the state`; `sent` and `means` are the
+      contributions of this worker and their means over the workers: of the models, then of `vectors`.
     uses_response: whether it reads `response` and `own`.
     uses_gradient: whether it reads `gradient`.
 
@@ -64,7 +64,7 @@ class Correction(NamedTuple):
 
 
 def from_models() -> Correction:
-  """VRL-SGD's Δ, which needs nothing but the models: Δ_i ← (mean q − q_i + U_i)/R.
+  """VRL-SGD's Δ, computed from the models alone: Δ_i ← (mean q − q_i + U_i)/R.
 
   >>> from_models().value(from_models().init(jnp.ones(2))).tolist()
   [0.0, 0.0]
@@ -126,7 +126,7 @@ def mean_gradient_by_response(own: Pieces, window: Window) -> Pieces:
 
 
 class Server(NamedTuple):
-  """The step from one agreed model to the next, the same on all workers.
+  """The step from one common model to the next, the same on all workers.
 
   Attributes:
     init: `(pieces of the model) -> state`.
@@ -150,12 +150,12 @@ class Exchange(NamedTuple):
     inner: the inner optimizer.
     axis_name: the workers' axis.
     correction: Δ, or None.
-    server: the step of the agreed model; None is the mean.
+    server: the step of the common model; None is the mean.
     corrected: which leaves have a Δ, see :func:`vrl_jax.vrl_sgd`.
     plain: the algorithm with the defaults of `fragments`, `delay` and `quantiser`.
     made: the algorithm that these parts make.
-    fragments: the number of pieces in which the model is sent, at different times.
-    delay: the number of local steps that a transfer may take.
+    fragments: the number of fragments in which the model is sent, at different times.
+    delay: the number of local steps that overlap with a transfer.
     quantiser: the encoding of what is sent; None is none.
 
   >>> import vrl_jax
@@ -176,7 +176,7 @@ class Exchange(NamedTuple):
 
   @property
   def is_plain(self) -> bool:
-    """Whether the model is sent in one piece, at once and as it is."""
+    """Whether the model is sent in one fragment, without a delay and without quantisation."""
     return self.fragments == 1 and self.delay == 0 and self.quantiser is None
 
 

@@ -19,7 +19,6 @@ U of an inner optimizer without memory is Δ times the response of the steps in 
 """
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +34,7 @@ from vrl_jax.algorithms.core.general_state import GeneralState, OpenWindow, Tran
 from vrl_jax.algorithms.core.precision import cast_like, copied, subtract_correction, wide_zeros, widened
 from vrl_jax.algorithms.core.probe import probe_leaves, probe_step
 from vrl_jax.algorithms.core.quantisation import quantised_mean
+from vrl_jax.algorithms.core.transfers import Arrival, Events, OfFragment, plan
 
 
 def with_settings(algorithm: Algorithm, exchange: Exchange) -> Algorithm:
@@ -178,20 +178,25 @@ class _Rule:
     since = pieces_of.put_number(window.since, f, jax.tree.map(jnp.zeros_like, since))
     return own, window._replace(since=since)
 
-  def apply(self, f, params, state, closed, begun=None):
-    """Sends what a window has changed, and receives the mean."""
-    ex, part = self.exchange, self.parts(params)[f]
+  def vectors(self, f, state, closed):
+    """What a window has changed, and what this worker sends of it."""
+    part = self.parts(state.agreed)[f]
     take = lambda tree: pieces_of.take(tree, part)
     start, response, own, gradient = closed
-    agreed = take(state.agreed)
-    moved = jax.tree.map(jnp.subtract, start, agreed)
+    moved = jax.tree.map(jnp.subtract, start, take(state.agreed))
     window = Window(start, moved, response, own, gradient)
     vectors = [jax.tree.map(jnp.add, moved, take(state.unsent)) if self.feeds_back else moved]
     if self.correction:
-      parts = tuple(take(tree) for tree in state.correction)
-      vectors += self.correction.vectors(parts, window)
-    sent, means = self.mean(vectors)
+      vectors += self.correction.vectors(tuple(take(tree) for tree in state.correction), window)
+    return window, vectors
 
+  def apply(self, f, params, state, closed, exchanged, begun=None):
+    """Receives what the workers have sent of their windows."""
+    ex, part = self.exchange, self.parts(params)[f]
+    take = lambda tree: pieces_of.take(tree, part)
+    window, vectors = self.vectors(f, state, closed)
+    start, response = window.start, window.response
+    agreed, (sent, means) = take(state.agreed), exchanged
     if self.server:
       new, server = self.server.step(state.server[f], agreed, means[0], response)
       if begun is not None:  # in the first period no transfer is under way
@@ -207,6 +212,7 @@ class _Rule:
       if self.uses_own and ex.delay:  # the open window has the steps with the old Δ
         so_far, opened = self.own_so_far(f, part, state)
         state = state._replace(window=opened._replace(own=pieces_of.put(opened.own, part, so_far)))
+      parts = tuple(take(tree) for tree in state.correction)
       received = self.correction.receive(parts, window, sent, means)
       trees = zip(state.correction, received, strict=True)
       state = state._replace(correction=tuple(pieces_of.put(tree, part, pieces) for tree, pieces in trees))
@@ -236,7 +242,8 @@ class _Rule:
 
   def together(self, f, params, state):
     closed, state = self.close(f, params, state)
-    return self.apply(f, params, state, closed)
+    _, vectors = self.vectors(f, state, closed)
+    return self.apply(f, params, state, closed, self.mean(vectors))
 
   def start(self, f, params, state):
     part = self.parts(params)[f]
@@ -252,40 +259,25 @@ class _Rule:
     )
     return params, state._replace(transfer=transfer)
 
-  def finish(self, f, params, state):
-    part, transfer = self.parts(params)[f], state.transfer
+  def end(self, f):
+    return Arrival(OfFragment(self.outgoing, f), self.mean, OfFragment(self.incoming, f))
+
+  def under_way(self, f, state):
+    """The window whose end started the transfer."""
+    part, transfer = self.parts(state.agreed)[f], state.transfer
     take = lambda tree: pieces_of.take(tree, part) if jax.tree.leaves(tree) else []
     response = pieces_of.take_number(transfer.response, f, part) if self.uses_response else []
-    closed = (take(transfer.start), response, take(transfer.own), take(transfer.gradient))
-    return self.apply(f, params, state, closed, begun=transfer.begun[f])
+    return take(transfer.start), response, take(transfer.own), take(transfer.gradient)
+
+  def outgoing(self, f, state):
+    return self.vectors(f, state, self.under_way(f, state))[1]
+
+  def incoming(self, f, params, state, exchanged):
+    return self.apply(f, params, state, self.under_way(f, state), exchanged, begun=state.transfer.begun[f])
 
   def plan(self, period):
-    """Fragment f starts after ⌈(f + 1)·period/F⌉ steps, and finishes `delay` steps later, or when the next one starts.
-
-    One transfer is under way at a time, and only the last fragment's at the end of a period, whatever its length.
-    """
-    count, delay = self.exchange.fragments, self.exchange.delay
-    starts = [-(-period * (f + 1) // count) for f in range(count)]
-    if not delay:
-      events = [(step, self.together, f) for f, step in enumerate(starts)]
-    else:
-      events = [(min(delay, starts[0]), self.finish, count - 1)]
-      for f in range(count - 1):
-        events += [(starts[f], self.start, f), (min(starts[f] + delay, starts[f + 1]), self.finish, f)]
-      events += [(period, self.start, count - 1)]
-    steps = dict.fromkeys(step for step, _, _ in events)
-    return tuple((step, _Sequence(tuple((do, f) for at, do, f in events if at == step))) for step in steps)
-
-
-class _Sequence(NamedTuple):
-  """What happens after one local step; equal for equal events, so that `as_optax` has one branch for them."""
-
-  events: tuple
-
-  def __call__(self, params, state):
-    for do, f in self.events:
-      params, state = do(f, params, state)
-    return params, state
+    events = Events(self.together, self.start, self.end)
+    return plan(period, self.exchange.fragments, self.exchange.delay, events)
 
 
 def _has_memory(inner, params):

@@ -8,12 +8,14 @@ from vrl_jax.algorithms.core.algorithm import Params, State
 
 
 class OpenWindow(NamedTuple):
-  """What has happened since the last start of each fragment; the fields that an algorithm does not need are ().
+  """The open window of each fragment: sums over the local steps since it was last sent.
+
+  Fields that the algorithm does not need are ().
 
   Attributes:
     response: how far the probe has moved, one number per fragment and leaf.
-    since: the same since Δ changed.
-    own: how far Δ has moved the model; without memory in the inner optimizer, until Δ changed.
+    since: the same, since the last change of Δ.
+    own: how far Δ has moved the model; if the inner optimizer has no memory, before the last change of Δ.
     gradients: the sum of the gradients.
     count: int32, the number of local steps, one per fragment.
 
@@ -35,12 +37,11 @@ class GeneralState(NamedTuple):
   Attributes:
     inner: the inner optimizer's state, per worker.
     correction: the trees that make Δ_i, per worker; () without Δ.
-    agreed: ref, the same on every worker.
-    unsent: e_i, per worker; () without error feedback.
+    agreed: ref, the last common model, the same on every worker.
+    unsent: e_i, the quantisation error, per worker; () without error feedback.
     server: the state of the outer optimizer, for each fragment; the same on every worker.
     window: per worker.
-    transfer: the transfers that are under way, as trees of `Window`, and `begun`, for each fragment the number of
-      transfers so far; () without a delay.
+    transfer: the `Transfers` in progress; () without a delay.
     probe: the state of the inner optimizer that gets the constant gradient 1; the same on every worker.
     shadow: the state of the inner optimizer that gets Δ, per worker; () if it has no memory.
 
@@ -62,7 +63,7 @@ class GeneralState(NamedTuple):
 
 
 class Transfers(NamedTuple):
-  """The fragments that are being sent: what their last windows ended with, see `vrl_jax.algorithms.core.exchange.Window`.
+  """The transfers in progress: the last window of each fragment, see `vrl_jax.algorithms.core.exchange.Window`.
 
   Attributes:
     start: the worker's model when the transfer started, per worker.

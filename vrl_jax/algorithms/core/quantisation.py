@@ -1,7 +1,8 @@
 r"""The mean over the workers with few bits per number: encoded shards, exchanged, averaged, encoded again and gathered.
 
 A vector t_i of each worker is divided into N shards, one for each worker, and a shard into blocks. A block is encoded as
-one float32, its scale, and a small integer for each number, which is rounded to the nearest (ties to even).
+one float32, its scale, and a small integer for each number, which is rounded to the nearest (ties to even). With 16 bits
+every number is a bfloat16, and there are neither blocks nor scales.
 
 1. Every worker encodes t_i and sends shard j to worker j (`lax.all_to_all`).
 2. Worker j decodes the N encodings of its shard and averages them.
@@ -22,9 +23,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from vrl_jax.algorithms.core.axes import AxisName, worker_axes
+from vrl_jax.algorithms.core.axes import AxisName, is_vmapped_over_explicit_axes, worker_axes
 
-BITS = (4, 8)
+BITS = (4, 8, 16)
 SCALE_BYTES = 4
 
 
@@ -32,8 +33,8 @@ class Quantiser(NamedTuple):
   """An encoding.
 
   Attributes:
-    bits: per number, 4 or 8.
-    block: the maximal number of numbers that share a scale.
+    bits: per number: 4 or 8 for integers, 16 for bfloat16.
+    block: the maximal number of integers that share a scale.
     error_feedback: whether a worker adds what it did not contribute to what it sends next time.
 
   >>> Quantiser(bits=4).shard(1000, workers=4)  # 250 numbers in one block
@@ -52,8 +53,10 @@ class Quantiser(NamedTuple):
     return 2 ** (self.bits - 1) - 1
 
   def shard(self, size: int, workers: int) -> tuple[int, int]:
-    """The shape of a shard of a vector of `size` numbers: blocks, and numbers per block (an even number)."""
+    """The shape of a shard of a vector of `size` numbers: blocks, and numbers per block (an even number of integers)."""
     numbers = -(-size // workers)
+    if self.bits == 16:
+      return 1, numbers
     blocks = -(-numbers // self.block)
     per_block = -(-numbers // blocks)
     return blocks, per_block + per_block % 2
@@ -83,12 +86,18 @@ def quantised_mean(vector: jax.Array, quantiser: Quantiser, axis_name: AxisName)
   [[7.0, 3.0, 7.0, 0.0], [14.0, 6.0, 21.0, 8.0]]
   """
   names = worker_axes(axis_name)
+  if is_vmapped_over_explicit_axes(names):
+    raise ValueError(
+      'quantised under jax.vmap on a mesh with Explicit axes is not possible, as JAX cannot batch all_to_all there: '
+      'use jax.shard_map, or a mesh with AxisType.Auto'
+    )
   workers = lax.axis_size(names)
   shape = (workers, *quantiser.shard(vector.size, workers))
   padded = jnp.zeros(shape, vector.dtype).reshape(-1).at[: vector.size].set(vector).reshape(shape)
   worker = lax.axis_index(names)
   # Under vmap, JAX's all_to_all fails for an operand that is the same on all workers, such as zeros.
-  encoded = encode(padded, quantiser) | (0 * worker).astype(jnp.uint8)
+  encoded = encode(padded, quantiser)
+  encoded = encoded | (0 * worker).astype(encoded.dtype)
   contributed = decode(encoded, shape[1:], quantiser, vector.dtype)
   received = decode(_exchange(encoded, names), shape[1:], quantiser, vector.dtype)
   mean_of_shard = received.sum(axis=0) / workers
@@ -103,11 +112,19 @@ def quantised_mean(vector: jax.Array, quantiser: Quantiser, axis_name: AxisName)
 def encode(x: jax.Array, quantiser: Quantiser) -> jax.Array:
   """Blocks [..., blocks, numbers] as bytes [..., bytes]: the integers, two in a byte with 4 bits, then the scales.
 
+  The content of 16 bits are the bits of the bfloat16s, one uint16 each: XLA's CPU backend would send a bfloat16 as float32.
+
   >>> encode(jnp.array([[7.0, -2.0]]), Quantiser(bits=8)).tolist()[:2]  # 127 and -36 = 220 - 256
   [127, 220]
   >>> encode(jnp.array([[7.0, -2.0]]), Quantiser(bits=4)).tolist()[:1]  # 7 + 16 (16 - 2)
   [231]
+  >>> encode(jnp.array([[1.0, -2.0]]), Quantiser(bits=16)).tolist() == [0x3F80, 0xC000]
+  True
   """
+  if quantiser.bits == 16:
+    # XLA may remove a conversion to bfloat16 and back, and with it the rounding; this one it keeps.
+    rounded = lax.reduce_precision(x.astype(jnp.float32), exponent_bits=8, mantissa_bits=7)
+    return lax.bitcast_convert_type(rounded.astype(jnp.bfloat16), jnp.uint16).reshape(*x.shape[:-2], -1)
   scale = (jnp.max(jnp.abs(x), axis=-1, keepdims=True) / quantiser.levels).astype(jnp.float32)
   wide = scale.astype(x.dtype)
   levels = jnp.where(wide > 0, jnp.round(x / jnp.where(wide > 0, wide, 1)), 0)
@@ -124,7 +141,7 @@ def decode(content: jax.Array, shape: tuple[int, int], quantiser: Quantiser, dty
   """The inverse of `encode`.
 
   Args:
-    content: bytes [..., bytes].
+    content: as `encode` returns it.
     shape: blocks and numbers per block.
     quantiser: the encoding.
     dtype: of the result.
@@ -134,6 +151,8 @@ def decode(content: jax.Array, shape: tuple[int, int], quantiser: Quantiser, dty
   [[7.0, -2.0], [3.5, 1.0]]
   """
   blocks, lead = shape[0], content.shape[:-1]
+  if quantiser.bits == 16:
+    return lax.bitcast_convert_type(content, jnp.bfloat16).reshape(*lead, *shape).astype(dtype)
   numbers, scales = content[..., : -SCALE_BYTES * blocks], content[..., -SCALE_BYTES * blocks :]
   if quantiser.bits == 4:
     numbers = jnp.stack([numbers << 4, numbers & 240], axis=-1)  # the four bits on top, for their sign ...

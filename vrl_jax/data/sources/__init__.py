@@ -1,5 +1,5 @@
 """Readers of the data sets, one file each, and of their file formats."""
 
-from vrl_jax.extras import require_extra
+from vrl_jax.errors import require_extra
 
 require_extra('train', __name__, 'tqdm')

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tqdm
 
 from vrl_jax.errors import DataError
-from vrl_jax.storage import atomic_path, file_sha256, remove_abandoned
+from vrl_jax.system.storage import atomic_path, file_sha256, remove_abandoned
 
 _SILENCE = 20  # seconds without a byte after which a server counts as unreachable
 _CHUNK = 1 << 20
@@ -82,7 +82,7 @@ def download(archive: Archive, folder: str | os.PathLike, *, timeout: float = 18
     DataError: the download failed or its checksum is wrong. The message says how to get the file by hand.
 
   >>> import tempfile
-  >>> from vrl_jax.storage import sha256
+  >>> from vrl_jax.system.storage import sha256
   >>> with tempfile.TemporaryDirectory() as folder:
   ...   original = pathlib.Path(folder, 'labels.txt')
   ...   _ = original.write_bytes(b'0 1 2')

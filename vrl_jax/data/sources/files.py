@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, BinaryIO
 
 from vrl_jax.errors import DataError
-from vrl_jax.storage import expand_home
+from vrl_jax.system.storage import expand_home
 
 _GZIP_MAGIC = b'\x1f\x8b'
 MAX_INFLATED = 1 << 30  # bytes of a compressed file; the largest real one, the features of Tiny ImageNet, has 0.45e9

@@ -11,8 +11,7 @@ from vrl_jax.data.sources import files
 from vrl_jax.data.sources.idx import read_idx
 from vrl_jax.data.sources.splits import Splits, check_labels
 from vrl_jax.data.tfds import reader
-from vrl_jax.errors import DataError, DataNotFound
-from vrl_jax.extras import require_extra
+from vrl_jax.errors import DataError, DataNotFound, require_extra
 
 CLASS_NAMES = tuple('0123456789')
 FOLDER = 'mnist'

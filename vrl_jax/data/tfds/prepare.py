@@ -9,9 +9,8 @@ import pathlib
 from vrl_jax.data.sources import dbpedia_csv, files, mnist, tiny_imagenet_images
 from vrl_jax.data.sources.archives import DBPEDIA, MNIST, TINY_IMAGENET, Archive, download
 from vrl_jax.data.tfds import reader
-from vrl_jax.errors import DataError
-from vrl_jax.extras import require_extra
-from vrl_jax.storage import expand_home
+from vrl_jax.errors import DataError, require_extra
+from vrl_jax.system.storage import expand_home
 
 # Our name: the name of the TFDS data set, its archives, and the sub-folder of `data_dir` with the original files.
 _DATA_SETS: dict[str, tuple[str, tuple[Archive, ...], str]] = {

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vrl_jax.data.sources import files
-from vrl_jax.errors import DataError
-from vrl_jax.extras import require_extra
-from vrl_jax.storage import expand_home
+from vrl_jax.errors import DataError, require_extra
+from vrl_jax.system.storage import expand_home
 
 
 def tfds_dir() -> pathlib.Path:

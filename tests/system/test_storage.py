@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from vrl_jax import storage
-from vrl_jax.storage import atomic_path, cache_dir, remove_abandoned, replace_text
+from vrl_jax.system import storage
+from vrl_jax.system.storage import atomic_path, cache_dir, remove_abandoned, replace_text
 
 
 def test_the_cache_directory_follows_the_environment(monkeypatch, tmp_path):
@@ -68,8 +68,8 @@ def test_a_folder_that_does_not_exist_is_an_os_error(tmp_path):
 
 WRITER = """
 import os, pathlib, signal, sys
-from vrl_jax import storage
-from vrl_jax.storage import atomic_path
+from vrl_jax.system import storage
+from vrl_jax.system.storage import atomic_path
 with atomic_path(pathlib.Path(sys.argv[1])) as temporary:
   temporary.write_text('half')
   print(temporary, flush=True)

@@ -12,7 +12,7 @@ import pytest
 from support.launches import TIMEOUT, one_line, start, wait_until
 
 from vrl_jax.errors import Interrupted
-from vrl_jax.signals import StopRequest
+from vrl_jax.system.signals import StopRequest
 
 
 class SendsASignal:
@@ -58,7 +58,7 @@ def run_code(code, *signals):
 
 _START = """
 import time
-from vrl_jax.signals import watched_stop_requests
+from vrl_jax.system.signals import watched_stop_requests
 with watched_stop_requests() as stop:
   print('started', flush=True)
 """

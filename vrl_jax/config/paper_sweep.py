@@ -22,7 +22,7 @@ _VARIANTS = {
 }
 
 
-def compare(
+def paper_sweep(
   config: ml_collections.ConfigDict,
   variant: str = '',
   only: Iterable[str] | None = None,
@@ -40,7 +40,7 @@ def compare(
   >>> from vrl_jax.config.fields import default_config
   >>> config = default_config()
   >>> config.period = 20
-  >>> sweep = compare(config, 'half', only=['S-SGD', 'VRL-SGD'])
+  >>> sweep = paper_sweep(config, 'half', only=['S-SGD', 'VRL-SGD'])
   >>> sweep.title, [entry['name'] for entry in sweep.sweep]
   ('quadratic, half, k = 10', ['S-SGD', 'VRL-SGD'])
   """

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from vrl_jax.errors import StorageError
-from vrl_jax.streams import prepare_streams
+from vrl_jax.system.streams import prepare_streams
 
 
 def test_characters_outside_the_encoding_are_escaped(monkeypatch):

@@ -1,4 +1,4 @@
-"""Standard streams to which every line can be written."""
+"""Standard streams to which writing never fails."""
 
 import io
 import os
@@ -8,11 +8,10 @@ from vrl_jax.errors import StorageError
 
 
 def prepare_streams() -> None:
-  """Makes sure that printing neither fails nor waits in a buffer; a command calls it once, at its start.
+  """Makes stdout and stderr line-buffered, and printing never fail; a command calls it once, at its start.
 
-  What is written to a stream that the shell has closed (`>&-`), or whose reader has gone (`| head`), is discarded. A
-  character that the encoding of the terminal does not have is escaped. What is printed to a log file is in it at once,
-  even if the process is killed later; if the file cannot be written, StorageError is raised.
+  Output to a stream that the shell has closed (`>&-`) or whose reader has ended (`| head`) is discarded. Characters that
+  the encoding of the terminal lacks are escaped. If stdout is a file that cannot be written, StorageError is raised.
 
   >>> prepare_streams()
   >>> None in (sys.stdout, sys.stderr)

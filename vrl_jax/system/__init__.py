@@ -1,0 +1,1 @@
+"""The operating system: signals, standard streams, and files that are written atomically."""
