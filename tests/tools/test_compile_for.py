@@ -72,12 +72,12 @@ def test_few_bits():
 
 @pytest.mark.parametrize('mode', ['replicated', 'sharded'])
 def test_islands(mode):
-  config = quadratic(workers=2)
-  config.update(dimension=4096, devices_per_worker=4, island=mode, batch_size=4)
+  config = load_config('examples/transformer.py')
+  config.update(workers=2, blocks=1, devices_per_worker=4, island=mode)
   one = compile_for.compile_round(config, attached(8))
   check('vrl_sgd', one)
-  part = 4 if mode == 'sharded' else 1
-  assert one.communication.compiled == 4 * 4096 // part
+  assert one.communication.compiled == one.communication.parameters // (4 if mode == 'sharded' else 1)
+  assert one.communication.inside_steps and one.communication.sent_inside > one.communication.sent_between
   assert f'2 workers on 8 cpu in islands of 4 ({mode}), a round of' in compile_for.report(config, one)
 
 
