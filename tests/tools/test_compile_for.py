@@ -170,6 +170,18 @@ def test_every_algorithm_on_every_task(topology, task, name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(('topology', 'size'), [('h100:8', 4), ('v5e:2x4', 4), ('v5e:2x4*2', 8)])
+def test_islands_of_accelerators(topology, size):
+  """Of the model, each device sends its part to other islands; between TPU slices it is a transfer of its own kind."""
+  config = load_config('examples/transformer.py')
+  config.update(workers=2, blocks=1, devices_per_worker=size, island='sharded')
+  sent = compile_for.compile_round(config, topology_of(topology)).communication
+  assert sent.inside and not sent.in_steps + sent.overlapping
+  assert {c.op for c in sent.after_steps} == {'send' if '*' in topology else 'all-reduce'}
+  assert sent.parameters / size <= sent.compiled <= 1.1 * sent.parameters / size + 4096
+
+
+@pytest.mark.slow
 def test_a_topology_that_the_compiler_refuses():
   topology_of('v5e:2x4')
   with pytest.raises(UserError, match="topology='v5e:3x7': .*not divisible"):
