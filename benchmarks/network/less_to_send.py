@@ -1,7 +1,7 @@
 """Fragments, delays and few bits over slow links: python -m benchmarks.network.less_to_send.
 
 Plain VRL-SGD and VRL-SGD with less to send, one after the other, on two and four hosts of one device each (`points`). The
-points are stored in results/data/network_less_to_send.json; `--report` only writes the tables of docs/scaling.md from it.
+points are stored in results/data/network_less_to_send.json; `--report` only prints their table.
 
 A point also has the share of the machine's cores that other programs took while it was measured.
 """
@@ -25,6 +25,7 @@ from vrl_jax.algorithms.core.quantisation import Quantiser
 
 STORED = RESULTS.with_name('network_less_to_send.json')
 BANDWIDTHS = (1e8, 1e9, None)
+_EPOCHS = {'lenet': 30.0, 'mlp': 10.0}  # enough for VRL-SGD to reach the loss
 QUIET = 0.1  # the largest share of the cores that others may take
 
 
@@ -56,22 +57,16 @@ WAYS = {
 
 
 def measure_all(
-  tasks: Sequence[str],
-  algorithms: Sequence[str],
-  hosts: Sequence[int],
-  bandwidths: Sequence[float | None],
-  ways: Sequence[str],
-  *,
-  rates: bool = False,
+  tasks: Sequence[str], hosts: Sequence[int], bandwidths: Sequence[float | None], ways: Sequence[str]
 ) -> None:
-  """Measures and stores the points; with `rates` only their times and bytes, from the same initial weights."""
-  available = points.tasks()
-  for count, name, bandwidth, algorithm, way in itertools.product(hosts, tasks, bandwidths, algorithms, ways):
-    setting = WAYS[way].flags(algorithm)
-    reached = points.trajectory(name, available[name], 'vrl_sgd' if rates else setting)
+  """Measures and stores the points."""
+  available = {name: task._replace(epochs=_EPOCHS[name]) for name, task in points.tasks().items()}
+  for count, name, bandwidth, way in itertools.product(hosts, tasks, bandwidths, ways):
+    setting = WAYS[way].flags('vrl_sgd')
+    reached = points.trajectory(name, available[name], setting)
     before = _cpu_seconds()
     point = points.measure(name, available[name], setting, bandwidth, reached, hosts=count)
-    point |= {'others': round(_share_of_others(before), 3)} | ({'steps_to_loss': None} if rates else {})
+    point |= {'others': round(_share_of_others(before), 3)}
     points.store(point, STORED)
     print(f'{count} hosts, {report.line(point)}; others took {point["others"]:.0%} of the cores', flush=True)
 
@@ -186,20 +181,19 @@ def _hidden(point, at_once, unlimited):
   return f'{1 - (report.training(point).seconds - steps) / communication:.0%}' if communication > 0 else '–'
 
 
-def parts(results: dict[str, Any]) -> dict[str, str]:
-  """The tables, by their names in docs/scaling.md."""
+def tables(results: dict[str, Any]) -> str:
+  """The machine and the table of all points."""
   ways = list(WAYS.values())
   key = lambda point: (point['task'], point['hosts'], point['bandwidth'] or float('inf'), ways.index(way_of(point)))
-  return {'less to send': table(sorted((point for point in results['points'] if point['steps_to_loss']), key=key))}
+  return '\n\n'.join([results['machine'], table(sorted(results['points'], key=key))])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Measures points and writes the page; returns the exit status."""
+  """Measures points and prints the table of all stored ones; returns the exit status."""
   tasks = list(points.tasks())
   parser = argparse.ArgumentParser(prog='python -m benchmarks.network.less_to_send', description=__doc__.split(':')[0])
-  parser.add_argument('--report', action='store_true', help='only write the tables of the stored points')
+  parser.add_argument('--report', action='store_true', help='only print the table of the stored points')
   parser.add_argument('--tasks', nargs='+', choices=tasks, default=tasks)
-  parser.add_argument('--algorithms', nargs='+', choices=('vrl_sgd', 'diloco'), default=['vrl_sgd'])
   parser.add_argument('--ways', nargs='+', choices=list(WAYS), default=list(WAYS))
   parser.add_argument('--hosts', nargs='+', type=int, choices=(2, 4), default=[2, 4])
   parser.add_argument(
@@ -209,19 +203,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     '--rates', action='store_true', help='measure times and bytes only, and not the steps to the loss'
   )
   args = parser.parse_args(argv)
-  if args.algorithms != ['vrl_sgd'] and not args.rates:
-    parser.error('--algorithms: other algorithms than vrl_sgd need --rates')
   if not args.report:
     if reason := namespaces.why_unavailable():
       print(f'skipped: {reason}')
       return 0
     bandwidths = [bandwidth or None for bandwidth in args.bandwidths]
     try:
-      measure_all(args.tasks, args.algorithms, args.hosts, bandwidths, args.ways, rates=args.rates)
+      measure_all(args.tasks, args.hosts, bandwidths, args.ways)
     except subprocess.CalledProcessError as error:
       print(f'error: {" ".join(map(str, error.cmd))}: {error.stderr.strip()}', file=sys.stderr)
       return 1
-  report.PAGE.write_text(report.with_tables(report.PAGE.read_text(), parts(json.loads(STORED.read_text()))))
+  print(tables(json.loads(STORED.read_text())))
   return 0
 
 

@@ -50,8 +50,7 @@ def line(point: dict[str, Any]) -> str:
   step = training(point)
   return (
     f'{point["task"]}, {link(point["bandwidth"])}, {point["algorithm"]}: {step.seconds * 1e3:.1f} ms '
-    f'per step, {names.format_bytes(step.sent / point["hosts"])} per host'
-    + (f'; {seconds_to_loss(point):.1f} s to the loss' if point['steps_to_loss'] else '')
+    f'per step, {names.format_bytes(step.sent / point["hosts"])} per host; {seconds_to_loss(point):.1f} s to the loss'
   )
 
 
@@ -169,13 +168,8 @@ def report(results: dict[str, Any]) -> str:
 
 
 def with_parts(page: str, results: dict[str, Any]) -> str:
-  """The page with the current tables."""
-  return with_tables(page, parts(results))
-
-
-def with_tables(page: str, tables: dict[str, str]) -> str:
-  """The page with these tables, each between `<!-- name -->` and `<!-- end -->`."""
-  for name, text in tables.items():
+  """The page with the current tables, each between `<!-- name -->` and `<!-- end -->`."""
+  for name, text in parts(results).items():
     begin, end = f'<!-- {name} -->\n', '<!-- end -->\n'
     head, rest = page.split(begin, 1)
     page = f'{head}{begin}\n{text}\n\n{end}{rest.split(end, 1)[1]}'

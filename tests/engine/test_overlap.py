@@ -92,11 +92,3 @@ def test_without_a_delay_there_is_one_program(sending):
   engine = make_engine(send('vrl_sgd', **sending), overlap=True)
   run(engine, lengths=[6])
   assert [key[0] for key in engine._compiled] == ['run']
-
-
-def test_several_processes_on_cpus_overlap_by_default(monkeypatch):
-  engine = make_engine(send('vrl_sgd', delay=2))
-  items = quadratics.items(engine, 6)
-  assert not engine._overlaps(items)
-  monkeypatch.setattr(type(engine.placement), 'is_local', False)
-  assert engine._overlaps(items)

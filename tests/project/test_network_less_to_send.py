@@ -1,11 +1,8 @@
-"""The network benchmark of fragments, delays and few bits: its formulas, and the stored points."""
-
-import itertools
-import json
+"""The network benchmark of fragments, delays and few bits: its formulas and its table."""
 
 import pytest
 
-from benchmarks.network import less_to_send, report
+from benchmarks.network import less_to_send
 from benchmarks.network.less_to_send import WAYS, Way
 from vrl_jax.accounting.cost_model import TCP_OVERHEAD
 
@@ -65,38 +62,3 @@ def test_the_table_has_the_hidden_time_and_the_gain():
   assert delayed[titles.index('times sooner')] == '2.00'
   assert rows[2][titles.index('times sooner')] == '1.00'
   assert rows[5][titles.index('hidden')] == '–'
-
-
-def _stored():
-  return json.loads(less_to_send.STORED.read_text())
-
-
-def test_the_page_has_the_stored_points():
-  page = report.PAGE.read_text()
-  assert report.with_tables(page, less_to_send.parts(_stored())) == page
-
-
-def test_every_way_was_measured_on_two_and_four_hosts_and_none_lost_a_packet():
-  found = _stored()['points']
-  measured = {(point['algorithm'], point['hosts'], point['bandwidth']) for point in found if point['task'] == 'mlp'}
-  ways = [way.flags('vrl_sgd') for way in WAYS.values()]
-  assert measured >= set(itertools.product(ways, (2, 4), less_to_send.BANDWIDTHS))
-  for point in found:
-    assert point['short']['dropped'] == point['long']['dropped'] == 0
-
-
-def test_bytes_at_the_interfaces_are_those_of_the_formula():
-  for point in _stored()['points']:
-    if point['task'] == 'mlp':  # of LeNet's small arrays the headers are a part
-      sent = report.training(point).sent * point['period'] / point['hosts']
-      assert sent == pytest.approx(TCP_OVERHEAD * less_to_send.sent_by_formula(point), rel=0.1)
-
-
-def test_on_a_slow_link_less_to_send_reaches_the_loss_twice_as_soon():
-  for hosts in (2, 4):
-    seconds = {
-      less_to_send.way_of(point): report.seconds_to_loss(point)
-      for point in _stored()['points']
-      if (point['task'], point['hosts'], point['bandwidth']) == ('mlp', hosts, 1e8)
-    }
-    assert seconds[Way()] > 2 * seconds[WAYS['all, 4 bits']]

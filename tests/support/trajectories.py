@@ -35,7 +35,8 @@ def trajectory(name, number_of_devices):
   algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(0.03, momentum=0.5), axis_name=AXES)
   if less:
     algorithm = vrl_jax.quantised(vrl_jax.overlapped(vrl_jax.streaming(algorithm, 2), 1), 4)
-  engine = quadratics.make_engine(algorithm, numpy_reference.heterogeneous(), devices=number_of_devices)
+  more = {'overlap': processes.count() > 1}  # with several processes, as programs beside the local steps
+  engine = quadratics.make_engine(algorithm, numpy_reference.heterogeneous(), devices=number_of_devices, **more)
   engine.placement.connect_processes()
   state, models = engine.init(quadratics.start(np.linspace(-1.0, 2.0, quadratics.DIMENSION))), []
   for program, length in zip(_PROGRAMS, LENGTHS):

@@ -52,7 +52,7 @@ class Engine:
     workers_at_once: int | None = None,
     tile_bytes: int | None = None,
     batch_stats: str | None = None,
-    overlap: bool | None = None,
+    overlap: bool = False,
   ):
     """Keeps its arguments; nothing is traced or compiled.
 
@@ -67,8 +67,7 @@ class Engine:
         `vrl_jax.cpu.worker_order`.
       tile_bytes: the size of tiles of large matrices, see `vrl_jax.cpu.tiled_updates`; None chooses.
       batch_stats: one of `vrl_jax.engine.batch_stats.POLICIES`, for a model that has statistics.
-      overlap: whether delayed transfers are programs of their own, see `vrl_jax.engine.overlap`; None chooses them for
-        several processes on CPUs.
+      overlap: whether delayed transfers are programs of their own beside the local steps, see `vrl_jax.engine.overlap`.
     """
     self.placement = placement
     self.compile_seconds = 0.0
@@ -96,11 +95,9 @@ class Engine:
     )
 
   def _overlaps(self, items: Any) -> bool:
-    placement = self.placement
-    wanted = placement.platform == 'cpu' and not placement.is_local if self._overlap is None else self._overlap
     # An island has a collective in every local step, and so have shared batch statistics.
-    in_steps = placement.devices_per_island > 1 or self._options['batch_stats'] == 'sync'
-    return wanted and not in_steps and can_overlap(self._algorithm, jax.tree.leaves(items)[0].shape[3])
+    in_steps = self.placement.devices_per_island > 1 or self._options['batch_stats'] == 'sync'
+    return self._overlap and not in_steps and can_overlap(self._algorithm, jax.tree.leaves(items)[0].shape[3])
 
   def init(self, params: Any, batch_stats: Any = ()) -> WorkerState:
     """The initial state: every worker has `params` and `batch_stats`, trees without worker axes."""

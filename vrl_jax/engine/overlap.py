@@ -3,8 +3,8 @@
 In one program nothing makes a delayed transfer wait for the local steps that it overlaps with, and the compilers of
 accelerators schedule it beside them. XLA's CPU backend runs the parts of one program one after the other, so there
 the host overlaps them: it calls the local steps and, from another thread (programs called from one thread also run one
-after the other), the collective of the transfer that ends after them. Measured between two hosts at 100 Mbit/s by
-`python -m benchmarks.network`; docs/scaling.md has the times.
+after the other), the collective of the transfer that ends after them. In return each of these programs copies much of
+the state of the workers.
 
 While a transfer is under way no other program with a collective is called, so that all processes call them in the same
 order.

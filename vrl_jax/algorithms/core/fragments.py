@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax import lax
 
 from vrl_jax.algorithms.core.algorithm import Params
 
@@ -64,7 +65,7 @@ def _put(x, piece_bounds, piece):
   piece = piece.astype(x.dtype)
   if piece_bounds == (0, x.size):
     return piece.reshape(x.shape)
-  return x.reshape(-1).at[piece_bounds[0] : piece_bounds[1]].set(piece).reshape(x.shape)
+  return lax.dynamic_update_slice_in_dim(x.reshape(-1), piece, piece_bounds[0], axis=0).reshape(x.shape)
 
 
 def take_number(tree: Params, fragment: int, piece_bounds: Sequence[tuple[int, int] | None]) -> Pieces:
