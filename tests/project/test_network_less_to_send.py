@@ -1,8 +1,10 @@
-"""The network benchmark of fragments, delays and few bits: its formulas and its table."""
+"""The network benchmark of fragments, delays and few bits: its formulas, its table, and the stored points."""
+
+import json
 
 import pytest
 
-from benchmarks.network import less_to_send
+from benchmarks.network import ROOT, less_to_send, report
 from benchmarks.network.less_to_send import WAYS, Way
 from vrl_jax.accounting.cost_model import TCP_OVERHEAD
 
@@ -62,3 +64,20 @@ def test_the_table_has_the_hidden_time_and_the_gain():
   assert delayed[titles.index('times sooner')] == '2.00'
   assert rows[2][titles.index('times sooner')] == '1.00'
   assert rows[5][titles.index('hidden')] == '–'
+
+
+def _stored():
+  return json.loads(less_to_send.STORED.read_text())
+
+
+def test_the_readme_has_the_stored_points():
+  assert less_to_send.tables(_stored()) in (ROOT / 'benchmarks' / 'README.md').read_text()
+
+
+def test_bytes_at_the_interfaces_are_those_of_the_formula():
+  found = _stored()['points']
+  assert {less_to_send.way_of(point) for point in found} >= {Way(), Way(bits=4)}
+  for point in found:
+    sent = report.training(point).sent * point['period'] / point['hosts']
+    assert sent == pytest.approx(TCP_OVERHEAD * less_to_send.sent_by_formula(point), rel=0.1)
+    assert point['short']['dropped'] == point['long']['dropped'] == 0
