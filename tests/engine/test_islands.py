@@ -47,6 +47,24 @@ def test_every_algorithm_has_the_trajectory_on_all_islands(name, devices, size, 
   assert_same_trajectory(name, devices, size, mode)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('options', [{'workers_at_once': 2}, {'workers_at_once': 1, 'tile_bytes': 64}])
+def test_the_choices_of_a_cpu_are_right_on_islands(options):
+  with jax.enable_x64(True):
+    models = []
+    for devices, size, more in ((2, 1, {}), (8, 4, options)):
+      engine = islands.make_engine('vrl_sgd', devices, size, **more)
+      state, _ = engine.run(engine.init(islands.start()), islands.items(engine, 2), 2)
+      models.append(first_copy(engine.consensus(state).params))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), *models)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('devices', 'size', 'mode'), [(8, 4, 'sharded'), (4, 4, 'sharded'), (8, 2, 'replicated')])
+def test_fragments_delay_and_few_bits(devices, size, mode):
+  assert_same_trajectory('vrl_sgd less', devices, size, mode)
+
+
 def test_an_island_of_one_device_is_the_device_bit_by_bit():
   """It is the same program, of `jax.pmap`."""
   engines = [islands.make_engine('vrl_sgd', 4, size, 'replicated') for size in (1, None)]

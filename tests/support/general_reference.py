@@ -40,12 +40,9 @@ def mean_of(t, sending):
     return t, t.mean(axis=0)
   workers, n = t.shape
   shard = -(-n // workers)
-  if sending.bits == 16:
-    blocks, block = 1, shard
-  else:
-    blocks = -(-shard // sending.block)
-    block = -(-shard // blocks)
-    block += block % 2
+  blocks = -(-shard // sending.block)
+  block = -(-shard // blocks)
+  block += block % 2
   padded = np.zeros((workers, workers * blocks * block))
   padded[:, :n] = t
   q = rounded(padded, sending.bits, block)

@@ -54,14 +54,14 @@ def batches(rounds):
   }
 
 
-def make_engine(name, number, size, mode='sharded'):
+def make_engine(name, number, size, mode='sharded', **options):
   """The engine of an algorithm on islands; 'vrl_sgd less' sends fragments late and quantised."""
   name, _, less = name.partition(' ')
   algorithm = vrl_jax.ALGORITHMS[name](optax.sgd(0.03, momentum=0.5))
   if less:
     algorithm = vrl_jax.quantised(vrl_jax.overlapped(vrl_jax.streaming(algorithm, 2), 1), 8)
   placement = vrl_jax.place_workers(WORKERS, number, devices_per_worker=size, island=mode)
-  return Engine(algorithm, loss, placement, Supply(None, lambda data, item: item))
+  return Engine(algorithm, loss, placement, Supply(None, lambda data, item: item), **options)
 
 
 def items(engine, rounds):

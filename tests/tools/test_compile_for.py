@@ -72,12 +72,12 @@ def test_few_bits():
 
 @pytest.mark.parametrize('mode', ['replicated', 'sharded'])
 def test_islands(mode):
-  config = quadratic(workers=2)
-  config.update(dimension=4096, devices_per_worker=4, island=mode, batch_size=4)
+  config = load_config('examples/transformer.py')
+  config.update(workers=2, blocks=1, devices_per_worker=4, island=mode)
   one = compile_for.compile_round(config, attached(8))
   check('vrl_sgd', one)
-  part = 4 if mode == 'sharded' else 1
-  assert one.communication.compiled == 4 * 4096 // part
+  assert one.communication.compiled == one.communication.parameters // (4 if mode == 'sharded' else 1)
+  assert one.communication.inside_steps and one.communication.sent_inside > one.communication.sent_between
   assert f'2 workers on 8 cpu in islands of 4 ({mode}), a round of' in compile_for.report(config, one)
 
 
@@ -167,6 +167,18 @@ def test_every_algorithm_on_every_task(topology, task, name):
   one = compile_for.compile_round(with_algorithm(config_of(task), name), topology)
   check(name, one)
   assert all(c.during_loop for c in one.communication.overlapping) or topology.name != 'h100:8'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('topology', 'size'), [('h100:8', 4), ('v5e:2x4', 4), ('v5e:2x4*2', 8)])
+def test_islands_of_accelerators(topology, size):
+  """Of the model, each device sends its part to other islands; between TPU slices it is a transfer of its own kind."""
+  config = load_config('examples/transformer.py')
+  config.update(workers=2, blocks=1, devices_per_worker=size, island='sharded')
+  sent = compile_for.compile_round(config, topology_of(topology)).communication
+  assert sent.inside and not sent.in_steps + sent.overlapping
+  assert {c.op for c in sent.after_steps} == {'send' if '*' in topology else 'all-reduce'}
+  assert sent.parameters / size <= sent.compiled <= 1.1 * sent.parameters / size + 4096
 
 
 @pytest.mark.slow

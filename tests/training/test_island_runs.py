@@ -9,6 +9,7 @@ from support.inprocess import signal_at
 from support.launches import checkpoint_steps, leaves, lines
 
 import vrl_jax
+from vrl_jax.engine.batch_stats import POLICIES
 from vrl_jax.errors import Interrupted, UserError
 
 Y = np.repeat(np.arange(4), 16)
@@ -95,6 +96,34 @@ def test_the_initial_weights_are_trained_on_an_island(tmp_path):
   _, together = first(tmp_path / 'together', devices=8, devices_per_worker=4, island='sharded')
   np.testing.assert_allclose(together[0]['train_loss'], alone[0]['train_loss'], rtol=1e-4)
   assert alone[0]['train_loss'] < 0.95 * 1.4
+
+
+ISLANDS = {'devices': 4, 'devices_per_worker': 2, 'island': 'sharded'}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('policy', POLICIES)
+def test_batch_statistics_are_those_of_the_whole_mini_batch(policy, tmp_path):
+  config = vrl_jax.default_config()
+  config.task, config.batch_stats = 'support.tasks.normed:make_task', policy
+  config.update(workers=4, batch_size=4, period=4, steps=12, learning_rate=0.1, eval_every=0.5)
+  for name, fields in {'islands': ISLANDS, 'none': {'devices': 2}}.items():
+    config.update(devices_per_worker=1, island='replicated')
+    config.update(fields)
+    vrl_jax.train_and_evaluate(config, tmp_path / name)
+  assert_close(tmp_path / 'islands', tmp_path / 'none')
+
+
+@pytest.mark.slow
+def test_lenet_and_its_convolutions(tmp_path):
+  config = vrl_jax.load_config('lenet_mnist')
+  config.update(dataset='mnist_5k', workers=2, period=3, init_epochs=0.0, epochs=None, steps=6, batch_size=16)
+  config.eval_every = 0.05
+  for name, fields in {'islands': ISLANDS, 'none': {'devices': 2}}.items():
+    config.update(devices_per_worker=1, island='replicated')
+    config.update(fields)
+    vrl_jax.train_and_evaluate(config, tmp_path / name)
+  assert_close(tmp_path / 'islands', tmp_path / 'none')
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def make_programs(
     'batch_stats': batch_stats,
   }
   step, period = local_steps(algorithm, loss, placement, fetch, **options)
-  parts, consensus = _parts(algorithm, batch_stats), make_consensus(algorithm, batch_stats)
+  parts, consensus = _parts(algorithm, batch_stats, placement), make_consensus(algorithm, batch_stats)
 
   def mapped(worker, *in_axes, lead=1):
     workers = jax.vmap(worker, in_axes, axis_name=AXIS)
@@ -159,7 +159,7 @@ def _scanned(step):
   return period
 
 
-def _parts(algorithm, policy):
+def _parts(algorithm, policy, placement):
   """`(items of a round) -> [(items, communicate)]`: the local steps up to each communication, mostly all of them."""
 
   def parts(items):
@@ -168,7 +168,7 @@ def _parts(algorithm, policy):
     plan.setdefault(length, lambda params, opt_state: (params, opt_state))
     starts = [0, *plan]
     return [
-      (_slice(items, start, end, length), _communicate(function, policy if end == length else None))
+      (_slice(items, start, end, length), _communicate(function, policy if end == length else None, placement))
       for start, (end, function) in zip(starts, plan.items())
     ]
 
@@ -179,11 +179,11 @@ def _slice(items, start, end, length):
   return items if (start, end) == (0, length) else jax.tree.map(lambda x: x[start:end], items)
 
 
-def _communicate(function, policy):
+def _communicate(function, policy, placement):
   def communicate(state):
     params, opt_state = function(state.params, state.opt_state)
     stats = communicate_stats(policy, state.batch_stats, AXES)
-    return state._replace(params=params, opt_state=opt_state, batch_stats=stats)
+    return placement.constrain(state._replace(params=params, opt_state=opt_state, batch_stats=stats))
 
   return communicate
 

@@ -154,15 +154,17 @@ def read_round(
     in_steps=[c for c in between if _is_in_step(c)],
     overlapping=[c for c in in_round if c.loops_beside],
     after_steps=[c for c in in_round if not c.loops_beside],
-    formula=round(formula * _part_of_device(experiment.model.params, placement)),
+    formula=round(formula * _part_of_device(config, experiment.model.params, placement)),
     sent=sends.ring_bytes(period, 1, config.workers),
     devices=number,
     inside=[c for c in found if c.is_inside(placement.devices_per_island)],
   )
 
 
-def _part_of_device(params, placement):
-  """The part of a model that a device holds, and sends for its island."""
+def _part_of_device(config, params, placement):
+  """The part of a model that a device sends for its island."""
+  if config.fragments > 1 or config.delay or config.bits < 32:  # as vectors, which are divided over every island
+    return 1 / placement.devices_per_island
   part = 0
   for x in jax.tree.leaves(params):
     shape = (placement.islands, 1, *x.shape)

@@ -19,9 +19,8 @@ def rows(state: Any, placement: Layout) -> Any:
 
   >>> from vrl_jax.engine.placement import place_workers
   >>> placement = place_workers(workers=4, devices=1)
-  >>> x = rows(placement.split(np.zeros((4, 3))), placement)
-  >>> x.shape, from_rows(x, placement).shape
-  ((4, 3), (1, 4, 3))
+  >>> rows(placement.split(np.zeros((4, 3))), placement).shape
+  (4, 3)
   """
 
   def one(x: jax.Array) -> jax.Array:
@@ -32,7 +31,14 @@ def rows(state: Any, placement: Layout) -> Any:
 
 
 def from_rows(tree: Any, placement: Layout) -> Any:
-  """The inverse of `rows`."""
+  """The inverse of `rows`.
+
+  >>> from vrl_jax.engine.placement import place_workers
+  >>> placement = place_workers(workers=4, devices=1)
+  >>> state = placement.split(np.arange(4.0))
+  >>> from_rows(rows(state, placement), placement).tolist()
+  [[0.0, 1.0, 2.0, 3.0]]
+  """
 
   def one(x: jax.Array) -> jax.Array:
     shape = (placement.islands, placement.workers_per_device, *x.shape[1:])

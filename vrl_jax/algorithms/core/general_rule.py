@@ -26,7 +26,9 @@ import optax
 
 from vrl_jax.algorithms.core import fragments as pieces_of
 from vrl_jax.algorithms.core.algorithm import Algorithm, no_correction
+from vrl_jax.algorithms.core.automatic_axes import divisor, on_parts
 from vrl_jax.algorithms.core.averaging import mean_over_workers
+from vrl_jax.algorithms.core.axes import worker_axes
 from vrl_jax.algorithms.core.buffers import with_buffers_of
 from vrl_jax.algorithms.core.evaluation import evaluated_mean
 from vrl_jax.algorithms.core.exchange import Exchange, Window, leaf_mask, with_exchange
@@ -226,7 +228,10 @@ class _Rule:
   def mean(self, vectors):
     """What this worker contributes to the mean of each of the vectors, and the means."""
     if self.quantiser is None:
-      return vectors, mean_over_workers(vectors, self.exchange.axis_name)
+      names = worker_axes(self.exchange.axis_name)
+      mean = lambda x: mean_over_workers(x, self.exchange.axis_name)
+      of_parts, number = on_parts(mean, names, 0, 0), divisor(names)
+      return vectors, jax.tree.map(lambda x: mean(x) if x.size % number else of_parts(x), vectors)
     pairs = [self.quantised(pieces, self.quantiser) for pieces in vectors]
     return [sent for sent, _ in pairs], [mean for _, mean in pairs]
 
