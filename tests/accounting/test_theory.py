@@ -103,6 +103,7 @@ def test_the_noise_floor_decreases_with_the_number_of_workers():
   assert 3 < floors[0] / floors[1] < 5.3
 
 
+@pytest.mark.slow
 def test_the_error_of_vrl_sgd_does_not_grow_at_a_period_where_that_of_local_sgd_does():
   workers, steps = 4, 1600
   long = theory.floor_period(theory.period_bound('vrl_sgd', steps, workers))

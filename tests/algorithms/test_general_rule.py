@@ -205,6 +205,7 @@ def test_a_checkpoint_of_a_transfer_under_way_is_exact():
   jax.tree.map(np.testing.assert_array_equal, resumed, state)
 
 
+@pytest.mark.slow
 def test_precede_keeps_the_plan():
   doubled = vrl_jax.precede(optax.scale(2.0), send(plain('vrl_sgd'), ALL))
   models, _ = trajectory(doubled, 17)
@@ -212,6 +213,7 @@ def test_precede_keeps_the_plan():
   np.testing.assert_allclose(models, wanted, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_an_outer_optimizer_around_vrl_sgd():
   outer = vrl_jax.with_outer_optimizer(plain('vrl_sgd'), optax.sgd(ALPHA, momentum=BETA, nesterov=True))
   wanted, _ = general_reference.run(PROBLEM, rate, [1, 8, 8], X0, ALL, kind='vrl_sgd', server=nesterov)

@@ -51,6 +51,7 @@ def assert_same(found):
     jax.tree.map(close, trajectory, one_process(name))
 
 
+@pytest.mark.slow
 def test_two_processes_with_two_islands_each(tmp_path):
   assert_same(run_processes(2, 4, 2, 'sharded', ['vrl_sgd'], tmp_path))
 

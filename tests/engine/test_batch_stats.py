@@ -141,7 +141,13 @@ def normed():
 
 
 @pytest.mark.parametrize(
-  ('policy', 'log_every_step'), [('average', False), ('local', False), ('sync', False), ('local', True)]
+  ('policy', 'log_every_step'),
+  [
+    pytest.param('average', False, marks=pytest.mark.slow),
+    pytest.param('local', False, marks=pytest.mark.slow),
+    ('sync', False),
+    ('local', True),
+  ],
 )
 def test_an_interrupted_run_resumes_bit_for_bit(policy, log_every_step, normed, tmp_path, monkeypatch):
   config = normed(policy, init_epochs=1.0, log_every_step=log_every_step)

@@ -50,8 +50,8 @@ def run(engine, lengths=LENGTHS, rounds=2):
   [
     ('vrl_sgd', dict(delay=2)),
     ('vrl_sgd', dict(fragments=3, delay=2, bits=4)),
-    ('scaffold', dict(fragments=2, delay=1, bits=8)),
-    ('diloco', dict(fragments=2, delay=9)),
+    pytest.param('scaffold', dict(fragments=2, delay=1, bits=8), marks=pytest.mark.slow),
+    pytest.param('diloco', dict(fragments=2, delay=9), marks=pytest.mark.slow),
   ],
   ids=str,
 )

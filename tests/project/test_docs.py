@@ -39,7 +39,14 @@ def _script(page, folder):
   return '\n'.join(program)
 
 
-@pytest.mark.parametrize('page', [page for page in PAGES if _blocks(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+  'page',
+  [
+    pytest.param(page, id=page.stem, marks=pytest.mark.slow if page.stem in ('configs', 'fit') else ())
+    for page in PAGES
+    if _blocks(page)
+  ],
+)
 def test_commands_and_snippets_run(page, tmp_path):
   for name in ('launch.py', 'configs'):
     (tmp_path / name).symlink_to(ROOT / name)

@@ -109,7 +109,11 @@ def _executed(notebook, folder):
   return outputs
 
 
-@every_notebook
+@pytest.mark.parametrize(
+  'script',
+  # The second trains for a minute.
+  [pytest.param(s, id=s.stem, marks=pytest.mark.slow if s.stem.startswith('02') else ()) for s in SCRIPTS],
+)
 def test_runs(script, tmp_path):
   outputs = _executed(script.with_suffix('.ipynb'), tmp_path)
   if script.stem.startswith('04'):  # it runs the common tests on its algorithm

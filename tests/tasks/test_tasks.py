@@ -56,6 +56,7 @@ def test_images_have_the_same_bits_on_every_machine():
   np.testing.assert_array_equal(prepare_images(images), (pixels / 255 - 0.1307) / 0.3081)
 
 
+@pytest.mark.slow
 def test_lenet_learns_mnist_5k(tmp_path):
   summary = train_and_evaluate(
     make_config('lenet_mnist', dataset='mnist_5k', devices=2, epochs=2.0, init_epochs=1.0, learning_rate=0.02), tmp_path

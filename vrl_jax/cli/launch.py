@@ -105,7 +105,7 @@ def run(config: ml_collections.ConfigDict, workdir: pathlib.Path, stop: StopRequ
   >>> with tempfile.TemporaryDirectory() as workdir:  # doctest: +ELLIPSIS
   ...   run(config, pathlib.Path(workdir))
   workdir: ...
-  vrl_sgd on quadratic: 2 workers on ... device(s), 40 steps in rounds of 20, from step 0
+  vrl_sgd on quadratic: 2 workers on ... 40 steps in rounds of 20, from step 0
   step 40, train_loss 30023.1, distance_to_optimum 3.92081, communications 2, seconds ...
   """
   # Imported here, so that a mistake on the command line is reported before flax and Orbax are loaded.
