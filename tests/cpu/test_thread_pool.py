@@ -101,3 +101,9 @@ def test_the_thread_pool_is_sized(first, then, environment, threads):
   if (os.cpu_count() or 1) > 8:
     pytest.skip('this machine has enough cores')
   assert _python(_PRINT.format(first=first, then=then), **environment) == [threads]
+
+
+def test_the_algorithms_keep_the_threads_that_prepare_devices_has_chosen():
+  """They are imported when they are first used, after `prepare_devices` in most scripts; idle threads halve the speed."""
+  code = 'import os, vrl_jax; vrl_jax.prepare_devices(4); vrl_jax.vrl_sgd; print(os.environ.get("PJRT_NPROC"))'
+  assert _python(code) == [str(None if (os.cpu_count() or 1) >= 4 else 4)]

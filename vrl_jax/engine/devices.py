@@ -2,6 +2,7 @@
 
 import jax
 
+import vrl_jax.algorithms  # noqa: F401  # its import sizes the thread pool by a guess, which must not follow `prepare_devices`
 from vrl_jax.cluster import processes
 from vrl_jax.cpu.thread_pool import backend_started, guard_against_deadlock
 from vrl_jax.cpu.virtual_devices import default_cpu_devices
