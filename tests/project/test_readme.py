@@ -81,7 +81,7 @@ def test_make_targets_exist(target):
 
 
 def test_named_files_and_modules_exist():
-  paths = re.findall(r'[`(]([\w/]+\.(?:py|md|ipynb|png))[`:)#]', README)
+  paths = re.findall(r'[`(]([\w/]+(?:\.(?:py|md|ipynb|png)|/))[`:)#]', README)
   assert len(paths) > 15 and [path for path in paths if not (ROOT / path).exists()] == []
   for path, anchor in re.findall(r'\(([\w/]+\.md)#([\w-]+)\)', README):
     titles = re.findall(r'^#+ (.*)', (ROOT / path).read_text(), re.M)

@@ -41,8 +41,9 @@ def test_a_signal_is_recorded_where_exceptions_are_swallowed(receive):
   request = StopRequest()
   with request.handles_signals():
     receive()
-    with pytest.raises(Interrupted, match='stopped by SIGTERM'):
-      request.check()
+    for _ in range(2):  # also if the first exception is swallowed
+      with pytest.raises(Interrupted, match='stopped by SIGTERM'):
+        request.check()
 
 
 def run_code(code, *signals):

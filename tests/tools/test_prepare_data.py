@@ -46,7 +46,7 @@ def test_for_images_the_command_that_makes_features_is_printed(tmp_path, capsys)
 
 
 def test_tfds_prepares_a_data_set_that_has_its_files_in_data_dir(tmp_path, capsys):
-  pytest.importorskip('vrl_jax.data.tfds.builders', exc_type=ImportError)
+  pytest.importorskip('tensorflow_datasets', reason='the extra "train" is not installed')
   samples.write_dbpedia(tmp_path / 'dbpedia_csv')
   samples.write_glove(tmp_path / 'glove')
   assert prepare_data.main(['dbpedia', '--tfds', '--data_dir', str(tmp_path)]) == 0
